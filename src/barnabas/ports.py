@@ -1,0 +1,219 @@
+"""The few interfaces through which the broker touches the world.
+
+`runtime/` implements them for real, `sim/` with a seed. Nothing here decides anything. Every call runs
+on the one thread of decision unless its docstring says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from typing_extensions import Buffer
+
+
+class Clock(Protocol):
+    """Two clocks: one that people read, one that never jumps."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, for record timestamps. May jump either way."""
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some start, for deadlines. Never goes back."""
+
+
+class Rng(Protocol):
+    """Random bytes: ids that must not repeat."""
+
+    def random_bytes(self, size: int) -> bytes:
+        """Return `size` random bytes."""
+
+
+class Timer(Protocol):
+    """A call that has been booked."""
+
+    def cancel(self) -> None:
+        """Do not call any more. Harmless after the call was made."""
+
+
+class Timers(Protocol):
+    """Calls at a later time."""
+
+    def call_at(self, deadline_ms: int, call: Callable[[], None]) -> Timer:
+        """Make the call on the thread of decision at or after this time of `Clock.monotonic_ms`."""
+
+
+class Background(Protocol):
+    """Work that may block: fsync, cold reads, deleting files."""
+
+    def run(
+        self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]
+    ) -> None:
+        """Run `job` off the thread of decision, then call `done(result, error)` on it.
+
+        Jobs may run side by side and end in any order. The queue is as long as the callers make it:
+        each caller keeps at most one job per partition or connection under way.
+        """
+
+
+class WouldBlock(Exception):
+    """The bytes asked for are not in memory: ask again from a background job."""
+
+
+class File(Protocol):
+    """One file by name. The descriptor underneath may be closed and opened again in between.
+
+    All errors are OSError. Reading and syncing are safe from a background job.
+    """
+
+    path: str
+
+    def size(self) -> int:
+        """Bytes in the file now."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """Read up to `size` bytes; fewer only at the end of the file."""
+
+    def write(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """Write all buffers one after another from `position`.
+
+        On an error some part may have been written: the caller cuts the file back.
+        """
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend to `size` bytes."""
+
+    def sync(self) -> None:
+        """Return when data and size are on the medium. Blocks: background only."""
+
+    def cached(self, position: int, size: int) -> bool:
+        """Tell whether reading this range would not wait for the medium, as far as can be told."""
+
+    def fileno(self) -> int:
+        """Return a descriptor that stays good until the next call of any File method on this disk."""
+
+    def close(self) -> None:
+        """Give the descriptor back. The object stays usable: the next call opens it again."""
+
+
+class Disk(Protocol):
+    """A tree of files under plain string paths with `/`. All errors are OSError."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open an existing file, or create it; FileNotFoundError if there is none."""
+
+    def read_file(self, path: str) -> bytes:
+        """Return the whole content."""
+
+    def write_file_atomically(self, path: str, content: bytes) -> None:
+        """Replace the content whole: after a crash the old or the new one is there. Synced."""
+
+    def list(self, path: str) -> list[str]:
+        """Names in a folder, sorted."""
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or folder is there."""
+
+    def is_dir(self, path: str) -> bool:
+        """Tell whether it is a folder."""
+
+    def make_dir(self, path: str) -> None:
+        """Create a folder and its parents; fine if it is there. The parent is synced."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or folder, replacing a file at `new`. Files opened by the old name follow."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; fine if it is not there."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder and all in it; fine if it is not there."""
+
+    def sync_dir(self, path: str) -> None:
+        """Return when creations, renames and removals in this folder are on the medium."""
+
+    def space(self, path: str) -> tuple[int, int]:
+        """Return (total bytes, usable bytes) of the volume that holds the folder."""
+
+
+@dataclass(slots=True)
+class FileSlice:
+    """A range of a file that goes out as it is: what a Fetch answer is made of."""
+
+    file: File
+    position: int
+    size: int
+
+    def __len__(self) -> int:
+        """Bytes in the range."""
+        return self.size
+
+    def read(self) -> bytes:
+        """Return the bytes: for links that cannot sendfile, and for tests."""
+        return self.file.read(self.position, self.size)
+
+
+@dataclass(slots=True, frozen=True)
+class ZNode:
+    """What the coordination store holds at one path."""
+
+    data: bytes
+    version: int
+
+
+@dataclass(slots=True, frozen=True)
+class Create:
+    """Create a path; its parents are made as needed. Fails with NODE_EXISTS if it is there."""
+
+    path: str
+    data: bytes = b""
+
+
+@dataclass(slots=True, frozen=True)
+class SetData:
+    """Replace the data; version -1 matches any. Fails with NO_NODE or BAD_VERSION."""
+
+    path: str
+    data: bytes
+    version: int = -1
+
+
+@dataclass(slots=True, frozen=True)
+class Delete:
+    """Delete a path and all below it. Fails with NO_NODE or BAD_VERSION."""
+
+    path: str
+    version: int = -1
+
+
+Operation = Create | SetData | Delete
+
+
+class CoordinationError(Exception):
+    """An operation was refused and nothing was done. `kind` is ZooKeeper's word for it."""
+
+    def __init__(self, kind: str, path: str) -> None:
+        """Remember the kind (NODE_EXISTS, NO_NODE, BAD_VERSION) and the path."""
+        super().__init__(f"{kind}: {path}")
+        self.kind = kind
+        self.path = path
+
+
+class Coordination(Protocol):
+    """The small shared memory of a cluster: ZooKeeper, or a stand-in on one node.
+
+    Answers come through `done` on the thread of decision, never before the call returns.
+    """
+
+    def read_tree(
+        self, path: str, done: Callable[[Mapping[str, ZNode], BaseException | None], None]
+    ) -> None:
+        """Answer with every path at or below `path`; empty if there is none."""
+
+    def commit(
+        self, operations: Sequence[Operation], done: Callable[[None, BaseException | None], None]
+    ) -> None:
+        """Do all or none, durably, in order with other commits; a refusal is a CoordinationError."""
