@@ -12,9 +12,15 @@ import signal
 import subprocess
 import sys
 import uuid
+import warnings
 from pathlib import Path
 
 import pytest
+
+with warnings.catch_warnings():
+    # kafka-python reads its schemas with a deprecated function while it is imported: its matter, not a failure of ours.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka  # noqa: F401
 
 HERE = Path(__file__).parent
 STOP_TIMEOUT_S = 30
@@ -75,9 +81,9 @@ def kcat(bootstrap):
     if binary is None:
         pytest.skip("no kcat on this machine (Debian package kcat)")
 
-    def run(*args, input=None, check=True):
+    def run(*args, stdin=None, check=True):
         command = [binary, "-b", bootstrap, *args]
-        done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
         assert not check or done.returncode == 0, done.stderr
         return done
 
