@@ -145,6 +145,7 @@ def layout(union: Union, version: int, class_names: dict[str, str], struct: str 
         for each in carried
     }
     absent = [each for each in union.structs[struct] if each.name not in made]
+    ruling = {each.name: each.ignorable for each in schema.structs[struct]}
     tagged = sorted(
         (each for each in made.values() if each.tag is not None), key=lambda each: each.tag or 0
     )
@@ -154,7 +155,11 @@ def layout(union: Union, version: int, class_names: dict[str, str], struct: str 
         fields=tuple(each for each in made.values() if each.tag is None),
         tagged=tuple(tagged),
         absent=tuple(class_field(each, class_names) for each in absent),
-        refused=tuple(class_field(each, class_names) for each in absent if not each.ignorable),
+        refused=tuple(
+            class_field(each, class_names)
+            for each in absent
+            if not ruling.get(each.name, each.ignorable)
+        ),
     )
 
 

@@ -119,8 +119,6 @@ def _encode_request_header_0(x: RequestHeader, out: list[_Buffer], version: int)
     n: int
     s: _Any
     b: _Any
-    if x.client_id != "":
-        raise _unsupported("client_id", version)
     w(_p_hhi(x.request_api_key, x.request_api_version, x.correlation_id))
     out.append(b"".join(parts))
 

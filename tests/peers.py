@@ -1,0 +1,126 @@
+"""Apache Kafka's own jars and a Java runtime for tests, fetched once with Maven, or the reason why not.
+
+Every function returns None when something is missing; `reason()` then says what, for a test to skip with. Jars stand in
+$PEERS_CACHE (default ~/.cache/peers), one folder per thing fetched, which is complete when it holds `.complete`.
+"""
+
+import fcntl
+import functools
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+FETCH_TIMEOUT_S = 280
+JACKSON = ("com.fasterxml.jackson.core", "jackson-databind", "2.19.2")
+# Kafka's distribution adds a log backend that the published pom leaves out.
+LOG_BACKENDS = {
+    "3": [("org.slf4j", "slf4j-reload4j", "1.7.36")],
+    "4": [
+        ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3"),
+        ("org.apache.logging.log4j", "log4j-core", "2.25.3"),
+    ],
+}
+
+_reasons: list[str] = []
+
+
+def reason() -> str:
+    """Say why the last function that returned None did so."""
+    return _reasons[-1] if _reasons else "nothing is missing"
+
+
+@functools.cache
+def java() -> str | None:
+    """The `java` command."""
+    return _command("java")
+
+
+@functools.cache
+def javac() -> str | None:
+    """The `javac` command."""
+    return _command("javac")
+
+
+@functools.cache
+def kafka_clients_jar(version: str) -> Path | None:
+    """The kafka-clients jar; what it needs (and Jackson, for its JSON converters) stands beside it."""
+    wanted = [("org.apache.kafka", "kafka-clients", version), JACKSON]
+    lib = _fetched(f"kafka-clients-{version}", wanted)
+    return lib / f"kafka-clients-{version}.jar" if lib else None
+
+
+@functools.cache
+def kafka_lib(version: str) -> Path | None:
+    """The folder with all jars of a Kafka distribution."""
+    wanted = [
+        ("org.apache.kafka", "kafka_2.13", version),
+        ("org.apache.kafka", "kafka-tools", version),
+    ]
+    return _fetched(f"kafka-{version}", wanted + LOG_BACKENDS[version.partition(".")[0]])
+
+
+def _command(name: str) -> str | None:
+    return shutil.which(name) or _missing(f"{name} is not installed")
+
+
+def _missing(why: str) -> None:
+    _reasons.append(why)
+
+
+def _fetched(name: str, wanted: list[tuple[str, str, str]]) -> Path | None:
+    cache = Path(os.environ.get("PEERS_CACHE") or Path.home() / ".cache/peers")
+    home = cache / name
+    if (home / ".complete").exists():
+        return home / "lib"
+    if _command("mvn") is None:
+        return None
+    home.mkdir(parents=True, exist_ok=True)
+    with _locked(home / ".lock"):
+        if not (home / ".complete").exists() and not _fetch(home, name, wanted):
+            return None
+    return home / "lib"
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep test processes that run side by side from fetching the same thing twice."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(home: Path, name: str, wanted: list[tuple[str, str, str]]) -> bool:
+    (home / "pom.xml").write_text(_pom(name, wanted))
+    goal = [COPY, "-DincludeScope=runtime", f"-DoutputDirectory={home / 'lib'}"]
+    try:
+        subprocess.run(
+            ["mvn", "-B", "-q", "-f", str(home / "pom.xml"), *goal],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=FETCH_TIMEOUT_S,
+        )
+    except subprocess.CalledProcessError as error:
+        _missing(f"Maven could not fetch {name}: {(error.stdout + error.stderr).strip()[-400:]}")
+        return False
+    except subprocess.TimeoutExpired:
+        _missing(f"Maven did not fetch {name} within {FETCH_TIMEOUT_S} s")
+        return False
+    (home / ".complete").touch()
+    return True
+
+
+def _pom(name: str, wanted: list[tuple[str, str, str]]) -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
+        for group, artifact, version in wanted
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        f"<groupId>peers</groupId><artifactId>{name}</artifactId><version>1</version><packaging>pom</packaging>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
