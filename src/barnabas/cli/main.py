@@ -1,0 +1,122 @@
+"""The root of the command line: names of commands, global options, and how the process ends.
+
+One job: find the command, run it, and turn what comes back into an exit code (0 done, 1 failed,
+2 wrong command line, 130 interrupted). Commands are imported only when they run, so `--help` and
+`barnabas up` do not pay for the Kafka client. No exception that a person can cause shows as a
+traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from barnabas import __version__
+from barnabas.cli.connection import ClientOptions, add_options, remember
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+INTERRUPTED = 130
+# name: (module:attribute, help for the list of commands)
+COMMANDS = {
+    "up": ("barnabas.cli.up:up", "Start a broker in the foreground."),
+    "topic": ("barnabas.cli.topic:topic", "Create, list, describe, alter and delete topics."),
+    "produce": ("barnabas.cli.produce:produce", "Send lines, files or JSON as records to a topic."),
+    "consume": ("barnabas.cli.consume:consume", "Read records of a topic."),
+    "config": ("barnabas.cli.config:config", "Get and set settings of topics and brokers."),
+    "completion": ("barnabas.cli.completion:completion", "Print the completion script of a shell."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are named in a table and imported at first use."""
+
+    def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:  # noqa: ANN401
+        """`table` maps a name to (module:attribute, help)."""
+        super().__init__(*args, **kwargs)
+        self._table = table
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """The names, in the order of the table."""
+        return list(self._table)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        """Import the command called `name`."""
+        if name not in self._table:
+            return None
+        module, _, attribute = self._table[name][0].partition(":")
+        return cast("click.Command", getattr(importlib.import_module(module), attribute))
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - the command's own result
+        """Run the command. A reader of stdout that has gone (`| head`) is no failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            return 0
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self._table.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Names of commands and options, again without importing."""
+        from click.shell_completion import CompletionItem
+
+        names = [n for n in self._table if n.startswith(incomplete)]
+        items = [CompletionItem(name, help=self._table[name][1]) for name in names]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
+
+
+@click.group(
+    cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@add_options
+@click.version_option(__version__, prog_name="barnabas", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's own values
+    """A commit log broker that speaks Kafka, and a tool for any Kafka.
+
+    Options of the connection may stand here or after the command.
+    """
+    remember(ctx, ClientOptions(**options))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the `barnabas` script."""
+    try:
+        code = cli.main(arguments, prog_name="barnabas", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo(err=True)
+        code = INTERRUPTED
+    except OSError as error:
+        code = _report(error)
+    sys.exit(_finish(code if isinstance(code, int) else 0))
+
+
+def _report(error: OSError) -> int:
+    where = f"{error.filename}: " if error.filename else ""
+    click.echo(f"error: {where}{error.strerror or error}", err=True)
+    return 1
+
+
+def _finish(code: int) -> int:
+    """Flush stdout here, where a reader that went away (`| head`) can be forgiven."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still buffered has nowhere to go; the interpreter must not try again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return code
+
+
+if __name__ == "__main__":
+    main()
