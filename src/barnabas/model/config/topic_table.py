@@ -26,6 +26,7 @@ from barnabas.model.config.types import (
     between,
     each_of,
     one_of,
+    settings,
 )
 
 if TYPE_CHECKING:
@@ -44,11 +45,7 @@ _MEDIUM = Importance.MEDIUM
 _ANY_TIME = Update.CLUSTER_WIDE
 
 
-def _topic(*settings: Setting) -> Mapping[str, Setting]:
-    return MappingProxyType({setting.name: setting for setting in settings})
-
-
-TOPIC_SETTINGS: Final = _topic(
+TOPIC_SETTINGS: Final = settings(
     Setting(
         "cleanup.policy",
         Kind.LIST,

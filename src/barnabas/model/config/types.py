@@ -14,15 +14,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum, IntEnum
 from math import isfinite
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
+DOUBLE_MAX: Final = 1.7976931348623157e308
 
 
 class Kind(IntEnum):
@@ -166,6 +168,13 @@ class Setting:
     def sensitive(self) -> bool:
         """Whether the value is kept from everybody who asks."""
         return self.kind is Kind.PASSWORD
+
+
+def settings(*lines: Setting) -> Mapping[str, Setting]:
+    """Make a table of its lines, by name."""
+    table = {line.name: line for line in lines}
+    assert len(table) == len(lines)
+    return MappingProxyType(table)
 
 
 def parse(setting: Setting, text: str) -> Value:

@@ -1,0 +1,68 @@
+"""What every broker knows of the cluster: its topics, where their replicas are, who leads.
+
+Plain values; who changes them and when is the broker's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Partition:
+    """Replicas in order of preference, and the state its leader was elected with."""
+
+    replicas: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 0
+    in_sync: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Topic:
+    """One topic. Partitions are numbered by their place in the list."""
+
+    name: str
+    id: bytes
+    partitions: list[Partition]
+    overrides: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_internal(self) -> bool:
+        """Tell whether the brokers keep their own state in it."""
+        return self.name in INTERNAL_TOPICS
+
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+class Topics:
+    """The topics of a cluster, by name and by id."""
+
+    __slots__ = ("by_id", "by_name", "generation")
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.by_name: dict[str, Topic] = {}
+        self.by_id: dict[bytes, Topic] = {}
+        #: Counts changes, so that what was derived from an older state can be told.
+        self.generation = 0
+
+    def put(self, topic: Topic) -> None:
+        """Add a topic or replace the one of that name."""
+        old = self.by_name.get(topic.name)
+        if old is not None:
+            del self.by_id[old.id]
+        self.by_name[topic.name] = topic
+        self.by_id[topic.id] = topic
+        self.generation += 1
+
+    def drop(self, topic: Topic) -> None:
+        """Forget a topic."""
+        del self.by_name[topic.name]
+        del self.by_id[topic.id]
+        self.generation += 1
+
+    def touch(self) -> None:
+        """Note that a topic was changed in place."""
+        self.generation += 1
