@@ -47,9 +47,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -206,7 +206,8 @@ def write_functions(code: Code, union: Union, names: dict[str, str]) -> str:
             if view not in made:
                 made[view] = f"_{kind}_{stem}_{version}"
                 function(made[view], view)
-        return "(" + "".join(f"{made[view]}, " for view in views).rstrip() + ")"
+        entries = [f"    {version}: {made[view]}," for version, view in zip(versions, views, strict=True)]
+        return "\n".join(["{", *entries, "}"])
 
     decoders = write(
         "decode",

@@ -24,6 +24,13 @@ FORMATS = {
     "uuid": "16s",
 }
 
+# How the rest of a compact length is read when its first byte, already taken, did not hold all of it.
+LONG_LENGTHS = {
+    "array": "_long_array_count(buf, pos)",
+    "bytes": "_read_uvarint(buf, pos - 1)",
+    "string": "_long_string_length(buf, pos)",
+}
+
 
 class Code:
     """Lines of source, and the struct formats they call."""
@@ -168,9 +175,7 @@ class Decoder:
         self._prefix("B" if each.is_compact else legacy)
         if each.is_compact:
             with block("if n > 127:"):
-                emit(
-                    f"n, pos = _long_{'array_count' if word == 'array' else word + '_length'}(buf, pos)"
-                )
+                emit(f"n, pos = {LONG_LENGTHS[word]}")
         is_null = "if not n:" if each.is_compact else "if n < 0:"
         if not each.is_nullable:
             with block(is_null):

@@ -46,6 +46,21 @@ class WireError(ValueError):
 
 def read_uvarint(buf: Buffer, pos: int) -> tuple[int, int]:
     """Read an unsigned 32-bit varint; return it and the position after it."""
+    # Unrolled for the sizes that occur in every request: this is a third of the time of decoding a Produce.
+    try:
+        byte = buf[pos]
+        if byte < 0x80:
+            return byte, pos + 1
+        value = byte & 0x7F
+        byte = buf[pos + 1]
+        if byte < 0x80:
+            return value | byte << 7, pos + 2
+        value |= (byte & 0x7F) << 7
+        byte = buf[pos + 2]
+        if byte < 0x80:
+            return value | byte << 14, pos + 3
+    except IndexError:
+        raise _cut_off(pos) from None
     return _read_unsigned(buf, pos, _UVARINT_LAST_BYTE, _MAX_UINT32)
 
 
@@ -56,7 +71,7 @@ def read_uvarlong(buf: Buffer, pos: int) -> tuple[int, int]:
 
 def read_varint(buf: Buffer, pos: int) -> tuple[int, int]:
     """Read a zigzag 32-bit varint; return it and the position after it."""
-    value, pos = _read_unsigned(buf, pos, _UVARINT_LAST_BYTE, _MAX_UINT32)
+    value, pos = read_uvarint(buf, pos)
     return (value >> 1) ^ -(value & 1), pos
 
 
@@ -77,8 +92,12 @@ def _read_unsigned(buf: Buffer, pos: int, last: int, limit: int) -> tuple[int, i
                     break
                 return value, pos + index + 1
     except IndexError:
-        raise WireError(f"varint at byte {pos} is cut off by the end of the input") from None
+        raise _cut_off(pos) from None
     raise WireError(f"varint at byte {pos} is longer than its type allows")
+
+
+def _cut_off(pos: int) -> WireError:
+    return WireError(f"varint at byte {pos} is cut off by the end of the input")
 
 
 def uvarint(value: int) -> bytes:
@@ -115,14 +134,6 @@ def long_string_length(buf: memoryview, pos: int) -> tuple[int, int]:
     value, pos = read_uvarint(buf, pos - 1)
     if value > MAX_STRING_BYTES + 1:
         raise WireError(f"string of {value - 1} bytes is longer than {MAX_STRING_BYTES}")
-    return value, pos
-
-
-def long_bytes_length(buf: memoryview, pos: int) -> tuple[int, int]:
-    """Read a compact bytes length whose first byte, already taken, did not hold all of it."""
-    value, pos = read_uvarint(buf, pos - 1)
-    if value - 1 > len(buf) - pos:
-        raise WireError(f"{value - 1} bytes announced, {max(len(buf) - pos, 0)} bytes remain")
     return value, pos
 
 
@@ -234,26 +245,24 @@ class Message(Struct):
     MIN_VERSION: ClassVar[int]
     MAX_VERSION: ClassVar[int]
     FLEXIBLE_FROM: ClassVar[int] = NEVER_FLEXIBLE
-    DECODERS: ClassVar[tuple[Callable[[memoryview, int], tuple[Any, int]], ...]]
-    ENCODERS: ClassVar[tuple[Callable[[Any, list[Buffer], int], None], ...]]
+    DECODERS: ClassVar[dict[int, Callable[[memoryview, int], tuple[Any, int]]]]
+    ENCODERS: ClassVar[dict[int, Callable[[Any, list[Buffer], int], None]]]
 
     @classmethod
     def decode(cls, buf: Buffer, version: int, pos: int = 0) -> Self:
         """Read one message that fills `buf` from `pos` to its end."""
-        if not cls.MIN_VERSION <= version <= cls.MAX_VERSION:
+        decoder = cls.DECODERS.get(version)
+        if decoder is None:
             raise cls._no_such_version(version)
         view = buf if type(buf) is memoryview else memoryview(buf)
         try:
-            message, end = cls.DECODERS[version - cls.MIN_VERSION](view, pos)
+            message, end = decoder(view, pos)
         except (struct.error, IndexError):
             raise WireError(f"{cls.__name__} version {version} is cut off") from None
         except UnicodeDecodeError as error:
             raise WireError(f"{cls.__name__} version {version}: string is not UTF-8") from error
-        left = len(view) - end
-        if left:
-            if left < 0:
-                raise WireError(f"{cls.__name__} version {version} is cut off")
-            raise WireError(f"{left} bytes left over after {cls.__name__} version {version}")
+        if end != len(view):
+            raise cls._wrong_end(len(view) - end, version)
         return message  # type: ignore[no-any-return]
 
     def encode(self, version: int) -> list[Buffer]:
@@ -264,21 +273,16 @@ class Message(Struct):
 
     def encode_into(self, out: list[Buffer], version: int) -> None:
         """Append the message to `out`; after a failure `out` is as it was."""
-        if not self.MIN_VERSION <= version <= self.MAX_VERSION:
+        encoder = self.ENCODERS.get(version)
+        if encoder is None:
             raise self._no_such_version(version)
         mark = len(out)
         try:
-            self.ENCODERS[version - self.MIN_VERSION](self, out, version)
+            encoder(self, out, version)
         except WireError:
             del out[mark:]
             raise
-        except (
-            struct.error,
-            AttributeError,
-            TypeError,
-            UnicodeEncodeError,
-            OverflowError,
-        ) as error:
+        except (struct.error, AttributeError, TypeError, UnicodeEncodeError, OverflowError) as error:
             del out[mark:]
             name = type(self).__name__
             raise WireError(f"{name} version {version} cannot carry a value: {error}") from error
@@ -287,3 +291,9 @@ class Message(Struct):
     def _no_such_version(cls, version: int) -> WireError:
         allowed = f"{cls.MIN_VERSION} to {cls.MAX_VERSION}"
         return WireError(f"{cls.__name__} has no version {version}, only {allowed}")
+
+    @classmethod
+    def _wrong_end(cls, left: int, version: int) -> WireError:
+        if left < 0:
+            return WireError(f"{cls.__name__} version {version} is cut off")
+        return WireError(f"{left} bytes left over after {cls.__name__} version {version}")

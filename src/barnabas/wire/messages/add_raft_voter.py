@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -375,7 +375,19 @@ def _encode_add_raft_voter_response_0(x: AddRaftVoterResponse, out: list[_Buffer
     out.append(b"".join(parts))
 
 
-AddRaftVoterRequest.DECODERS = (_decode_add_raft_voter_request_0, _decode_add_raft_voter_request_1,)
-AddRaftVoterRequest.ENCODERS = (_encode_add_raft_voter_request_0, _encode_add_raft_voter_request_1,)
-AddRaftVoterResponse.DECODERS = (_decode_add_raft_voter_response_0, _decode_add_raft_voter_response_0,)
-AddRaftVoterResponse.ENCODERS = (_encode_add_raft_voter_response_0, _encode_add_raft_voter_response_0,)
+AddRaftVoterRequest.DECODERS = {
+    0: _decode_add_raft_voter_request_0,
+    1: _decode_add_raft_voter_request_1,
+}
+AddRaftVoterRequest.ENCODERS = {
+    0: _encode_add_raft_voter_request_0,
+    1: _encode_add_raft_voter_request_1,
+}
+AddRaftVoterResponse.DECODERS = {
+    0: _decode_add_raft_voter_response_0,
+    1: _decode_add_raft_voter_response_0,
+}
+AddRaftVoterResponse.ENCODERS = {
+    0: _encode_add_raft_voter_response_0,
+    1: _encode_add_raft_voter_response_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -141,7 +141,15 @@ def _encode_allocate_producer_ids_response_0(x: AllocateProducerIdsResponse, out
     out.append(b"".join(parts))
 
 
-AllocateProducerIdsRequest.DECODERS = (_decode_allocate_producer_ids_request_0,)
-AllocateProducerIdsRequest.ENCODERS = (_encode_allocate_producer_ids_request_0,)
-AllocateProducerIdsResponse.DECODERS = (_decode_allocate_producer_ids_response_0,)
-AllocateProducerIdsResponse.ENCODERS = (_encode_allocate_producer_ids_response_0,)
+AllocateProducerIdsRequest.DECODERS = {
+    0: _decode_allocate_producer_ids_request_0,
+}
+AllocateProducerIdsRequest.ENCODERS = {
+    0: _encode_allocate_producer_ids_request_0,
+}
+AllocateProducerIdsResponse.DECODERS = {
+    0: _decode_allocate_producer_ids_response_0,
+}
+AllocateProducerIdsResponse.ENCODERS = {
+    0: _encode_allocate_producer_ids_response_0,
+}

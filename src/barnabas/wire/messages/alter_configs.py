@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -527,7 +527,23 @@ def _encode_alter_configs_response_2(x: AlterConfigsResponse, out: list[_Buffer]
     out.append(b"".join(parts))
 
 
-AlterConfigsRequest.DECODERS = (_decode_alter_configs_request_0, _decode_alter_configs_request_0, _decode_alter_configs_request_2,)
-AlterConfigsRequest.ENCODERS = (_encode_alter_configs_request_0, _encode_alter_configs_request_0, _encode_alter_configs_request_2,)
-AlterConfigsResponse.DECODERS = (_decode_alter_configs_response_0, _decode_alter_configs_response_0, _decode_alter_configs_response_2,)
-AlterConfigsResponse.ENCODERS = (_encode_alter_configs_response_0, _encode_alter_configs_response_0, _encode_alter_configs_response_2,)
+AlterConfigsRequest.DECODERS = {
+    0: _decode_alter_configs_request_0,
+    1: _decode_alter_configs_request_0,
+    2: _decode_alter_configs_request_2,
+}
+AlterConfigsRequest.ENCODERS = {
+    0: _encode_alter_configs_request_0,
+    1: _encode_alter_configs_request_0,
+    2: _encode_alter_configs_request_2,
+}
+AlterConfigsResponse.DECODERS = {
+    0: _decode_alter_configs_response_0,
+    1: _decode_alter_configs_response_0,
+    2: _decode_alter_configs_response_2,
+}
+AlterConfigsResponse.ENCODERS = {
+    0: _encode_alter_configs_response_0,
+    1: _encode_alter_configs_response_0,
+    2: _encode_alter_configs_response_2,
+}

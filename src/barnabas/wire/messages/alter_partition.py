@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -1022,7 +1022,27 @@ def _encode_alter_partition_response_2(x: AlterPartitionResponse, out: list[_Buf
     out.append(b"".join(parts))
 
 
-AlterPartitionRequest.DECODERS = (_decode_alter_partition_request_0, _decode_alter_partition_request_1, _decode_alter_partition_request_2, _decode_alter_partition_request_3,)
-AlterPartitionRequest.ENCODERS = (_encode_alter_partition_request_0, _encode_alter_partition_request_1, _encode_alter_partition_request_2, _encode_alter_partition_request_3,)
-AlterPartitionResponse.DECODERS = (_decode_alter_partition_response_0, _decode_alter_partition_response_1, _decode_alter_partition_response_2, _decode_alter_partition_response_2,)
-AlterPartitionResponse.ENCODERS = (_encode_alter_partition_response_0, _encode_alter_partition_response_1, _encode_alter_partition_response_2, _encode_alter_partition_response_2,)
+AlterPartitionRequest.DECODERS = {
+    0: _decode_alter_partition_request_0,
+    1: _decode_alter_partition_request_1,
+    2: _decode_alter_partition_request_2,
+    3: _decode_alter_partition_request_3,
+}
+AlterPartitionRequest.ENCODERS = {
+    0: _encode_alter_partition_request_0,
+    1: _encode_alter_partition_request_1,
+    2: _encode_alter_partition_request_2,
+    3: _encode_alter_partition_request_3,
+}
+AlterPartitionResponse.DECODERS = {
+    0: _decode_alter_partition_response_0,
+    1: _decode_alter_partition_response_1,
+    2: _decode_alter_partition_response_2,
+    3: _decode_alter_partition_response_2,
+}
+AlterPartitionResponse.ENCODERS = {
+    0: _encode_alter_partition_response_0,
+    1: _encode_alter_partition_response_1,
+    2: _encode_alter_partition_response_2,
+    3: _encode_alter_partition_response_2,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -656,7 +656,19 @@ def _encode_alter_partition_reassignments_response_1(x: AlterPartitionReassignme
     out.append(b"".join(parts))
 
 
-AlterPartitionReassignmentsRequest.DECODERS = (_decode_alter_partition_reassignments_request_0, _decode_alter_partition_reassignments_request_1,)
-AlterPartitionReassignmentsRequest.ENCODERS = (_encode_alter_partition_reassignments_request_0, _encode_alter_partition_reassignments_request_1,)
-AlterPartitionReassignmentsResponse.DECODERS = (_decode_alter_partition_reassignments_response_0, _decode_alter_partition_reassignments_response_1,)
-AlterPartitionReassignmentsResponse.ENCODERS = (_encode_alter_partition_reassignments_response_0, _encode_alter_partition_reassignments_response_1,)
+AlterPartitionReassignmentsRequest.DECODERS = {
+    0: _decode_alter_partition_reassignments_request_0,
+    1: _decode_alter_partition_reassignments_request_1,
+}
+AlterPartitionReassignmentsRequest.ENCODERS = {
+    0: _encode_alter_partition_reassignments_request_0,
+    1: _encode_alter_partition_reassignments_request_1,
+}
+AlterPartitionReassignmentsResponse.DECODERS = {
+    0: _decode_alter_partition_reassignments_response_0,
+    1: _decode_alter_partition_reassignments_response_1,
+}
+AlterPartitionReassignmentsResponse.ENCODERS = {
+    0: _encode_alter_partition_reassignments_response_0,
+    1: _encode_alter_partition_reassignments_response_1,
+}

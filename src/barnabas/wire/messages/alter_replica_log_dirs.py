@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -522,7 +522,23 @@ def _encode_alter_replica_log_dirs_response_2(x: AlterReplicaLogDirsResponse, ou
     out.append(b"".join(parts))
 
 
-AlterReplicaLogDirsRequest.DECODERS = (_decode_alter_replica_log_dirs_request_0, _decode_alter_replica_log_dirs_request_0, _decode_alter_replica_log_dirs_request_2,)
-AlterReplicaLogDirsRequest.ENCODERS = (_encode_alter_replica_log_dirs_request_0, _encode_alter_replica_log_dirs_request_0, _encode_alter_replica_log_dirs_request_2,)
-AlterReplicaLogDirsResponse.DECODERS = (_decode_alter_replica_log_dirs_response_0, _decode_alter_replica_log_dirs_response_0, _decode_alter_replica_log_dirs_response_2,)
-AlterReplicaLogDirsResponse.ENCODERS = (_encode_alter_replica_log_dirs_response_0, _encode_alter_replica_log_dirs_response_0, _encode_alter_replica_log_dirs_response_2,)
+AlterReplicaLogDirsRequest.DECODERS = {
+    0: _decode_alter_replica_log_dirs_request_0,
+    1: _decode_alter_replica_log_dirs_request_0,
+    2: _decode_alter_replica_log_dirs_request_2,
+}
+AlterReplicaLogDirsRequest.ENCODERS = {
+    0: _encode_alter_replica_log_dirs_request_0,
+    1: _encode_alter_replica_log_dirs_request_0,
+    2: _encode_alter_replica_log_dirs_request_2,
+}
+AlterReplicaLogDirsResponse.DECODERS = {
+    0: _decode_alter_replica_log_dirs_response_0,
+    1: _decode_alter_replica_log_dirs_response_0,
+    2: _decode_alter_replica_log_dirs_response_2,
+}
+AlterReplicaLogDirsResponse.ENCODERS = {
+    0: _encode_alter_replica_log_dirs_response_0,
+    1: _encode_alter_replica_log_dirs_response_0,
+    2: _encode_alter_replica_log_dirs_response_2,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -407,7 +407,15 @@ def _encode_alter_share_group_offsets_response_0(x: AlterShareGroupOffsetsRespon
     out.append(b"".join(parts))
 
 
-AlterShareGroupOffsetsRequest.DECODERS = (_decode_alter_share_group_offsets_request_0,)
-AlterShareGroupOffsetsRequest.ENCODERS = (_encode_alter_share_group_offsets_request_0,)
-AlterShareGroupOffsetsResponse.DECODERS = (_decode_alter_share_group_offsets_response_0,)
-AlterShareGroupOffsetsResponse.ENCODERS = (_encode_alter_share_group_offsets_response_0,)
+AlterShareGroupOffsetsRequest.DECODERS = {
+    0: _decode_alter_share_group_offsets_request_0,
+}
+AlterShareGroupOffsetsRequest.ENCODERS = {
+    0: _encode_alter_share_group_offsets_request_0,
+}
+AlterShareGroupOffsetsResponse.DECODERS = {
+    0: _decode_alter_share_group_offsets_response_0,
+}
+AlterShareGroupOffsetsResponse.ENCODERS = {
+    0: _encode_alter_share_group_offsets_response_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -207,7 +207,7 @@ def _decode_alter_user_scram_credentials_request_0(buf: memoryview, pos: int) ->
         x3.mechanism, x3.iterations, n = _u_biB(buf, pos)
         pos += 6
         if n > 127:
-            n, pos = _long_bytes_length(buf, pos)
+            n, pos = _read_uvarint(buf, pos - 1)
         if not n:
             raise _null_field("salt")
         stop = pos + n - 1
@@ -216,7 +216,7 @@ def _decode_alter_user_scram_credentials_request_0(buf: memoryview, pos: int) ->
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = _long_bytes_length(buf, pos)
+            n, pos = _read_uvarint(buf, pos - 1)
         if not n:
             raise _null_field("salted_password")
         stop = pos + n - 1
@@ -373,7 +373,15 @@ def _encode_alter_user_scram_credentials_response_0(x: AlterUserScramCredentials
     out.append(b"".join(parts))
 
 
-AlterUserScramCredentialsRequest.DECODERS = (_decode_alter_user_scram_credentials_request_0,)
-AlterUserScramCredentialsRequest.ENCODERS = (_encode_alter_user_scram_credentials_request_0,)
-AlterUserScramCredentialsResponse.DECODERS = (_decode_alter_user_scram_credentials_response_0,)
-AlterUserScramCredentialsResponse.ENCODERS = (_encode_alter_user_scram_credentials_response_0,)
+AlterUserScramCredentialsRequest.DECODERS = {
+    0: _decode_alter_user_scram_credentials_request_0,
+}
+AlterUserScramCredentialsRequest.ENCODERS = {
+    0: _encode_alter_user_scram_credentials_request_0,
+}
+AlterUserScramCredentialsResponse.DECODERS = {
+    0: _decode_alter_user_scram_credentials_response_0,
+}
+AlterUserScramCredentialsResponse.ENCODERS = {
+    0: _encode_alter_user_scram_credentials_response_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -592,7 +592,35 @@ def _encode_api_versions_response_3(x: ApiVersionsResponse, out: list[_Buffer], 
     out.append(b"".join(parts))
 
 
-ApiVersionsRequest.DECODERS = (_decode_api_versions_request_0, _decode_api_versions_request_0, _decode_api_versions_request_0, _decode_api_versions_request_3, _decode_api_versions_request_3, _decode_api_versions_request_5,)
-ApiVersionsRequest.ENCODERS = (_encode_api_versions_request_0, _encode_api_versions_request_0, _encode_api_versions_request_0, _encode_api_versions_request_3, _encode_api_versions_request_3, _encode_api_versions_request_5,)
-ApiVersionsResponse.DECODERS = (_decode_api_versions_response_0, _decode_api_versions_response_1, _decode_api_versions_response_1, _decode_api_versions_response_3, _decode_api_versions_response_3, _decode_api_versions_response_3,)
-ApiVersionsResponse.ENCODERS = (_encode_api_versions_response_0, _encode_api_versions_response_1, _encode_api_versions_response_1, _encode_api_versions_response_3, _encode_api_versions_response_3, _encode_api_versions_response_3,)
+ApiVersionsRequest.DECODERS = {
+    0: _decode_api_versions_request_0,
+    1: _decode_api_versions_request_0,
+    2: _decode_api_versions_request_0,
+    3: _decode_api_versions_request_3,
+    4: _decode_api_versions_request_3,
+    5: _decode_api_versions_request_5,
+}
+ApiVersionsRequest.ENCODERS = {
+    0: _encode_api_versions_request_0,
+    1: _encode_api_versions_request_0,
+    2: _encode_api_versions_request_0,
+    3: _encode_api_versions_request_3,
+    4: _encode_api_versions_request_3,
+    5: _encode_api_versions_request_5,
+}
+ApiVersionsResponse.DECODERS = {
+    0: _decode_api_versions_response_0,
+    1: _decode_api_versions_response_1,
+    2: _decode_api_versions_response_1,
+    3: _decode_api_versions_response_3,
+    4: _decode_api_versions_response_3,
+    5: _decode_api_versions_response_3,
+}
+ApiVersionsResponse.ENCODERS = {
+    0: _encode_api_versions_response_0,
+    1: _encode_api_versions_response_1,
+    2: _encode_api_versions_response_1,
+    3: _encode_api_versions_response_3,
+    4: _encode_api_versions_response_3,
+    5: _encode_api_versions_response_3,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -416,7 +416,15 @@ def _encode_assign_replicas_to_dirs_response_0(x: AssignReplicasToDirsResponse, 
     out.append(b"".join(parts))
 
 
-AssignReplicasToDirsRequest.DECODERS = (_decode_assign_replicas_to_dirs_request_0,)
-AssignReplicasToDirsRequest.ENCODERS = (_encode_assign_replicas_to_dirs_request_0,)
-AssignReplicasToDirsResponse.DECODERS = (_decode_assign_replicas_to_dirs_response_0,)
-AssignReplicasToDirsResponse.ENCODERS = (_encode_assign_replicas_to_dirs_response_0,)
+AssignReplicasToDirsRequest.DECODERS = {
+    0: _decode_assign_replicas_to_dirs_request_0,
+}
+AssignReplicasToDirsRequest.ENCODERS = {
+    0: _encode_assign_replicas_to_dirs_request_0,
+}
+AssignReplicasToDirsResponse.DECODERS = {
+    0: _decode_assign_replicas_to_dirs_response_0,
+}
+AssignReplicasToDirsResponse.ENCODERS = {
+    0: _encode_assign_replicas_to_dirs_response_0,
+}

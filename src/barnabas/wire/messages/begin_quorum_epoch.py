@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -702,7 +702,19 @@ def _encode_begin_quorum_epoch_response_1(x: BeginQuorumEpochResponse, out: list
     out.append(b"".join(parts))
 
 
-BeginQuorumEpochRequest.DECODERS = (_decode_begin_quorum_epoch_request_0, _decode_begin_quorum_epoch_request_1,)
-BeginQuorumEpochRequest.ENCODERS = (_encode_begin_quorum_epoch_request_0, _encode_begin_quorum_epoch_request_1,)
-BeginQuorumEpochResponse.DECODERS = (_decode_begin_quorum_epoch_response_0, _decode_begin_quorum_epoch_response_1,)
-BeginQuorumEpochResponse.ENCODERS = (_encode_begin_quorum_epoch_response_0, _encode_begin_quorum_epoch_response_1,)
+BeginQuorumEpochRequest.DECODERS = {
+    0: _decode_begin_quorum_epoch_request_0,
+    1: _decode_begin_quorum_epoch_request_1,
+}
+BeginQuorumEpochRequest.ENCODERS = {
+    0: _encode_begin_quorum_epoch_request_0,
+    1: _encode_begin_quorum_epoch_request_1,
+}
+BeginQuorumEpochResponse.DECODERS = {
+    0: _decode_begin_quorum_epoch_response_0,
+    1: _decode_begin_quorum_epoch_response_1,
+}
+BeginQuorumEpochResponse.ENCODERS = {
+    0: _encode_begin_quorum_epoch_response_0,
+    1: _encode_begin_quorum_epoch_response_1,
+}

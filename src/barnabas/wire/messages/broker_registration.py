@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -861,7 +861,31 @@ def _encode_broker_registration_response_0(x: BrokerRegistrationResponse, out: l
     out.append(b"".join(parts))
 
 
-BrokerRegistrationRequest.DECODERS = (_decode_broker_registration_request_0, _decode_broker_registration_request_1, _decode_broker_registration_request_2, _decode_broker_registration_request_3, _decode_broker_registration_request_3,)
-BrokerRegistrationRequest.ENCODERS = (_encode_broker_registration_request_0, _encode_broker_registration_request_1, _encode_broker_registration_request_2, _encode_broker_registration_request_3, _encode_broker_registration_request_3,)
-BrokerRegistrationResponse.DECODERS = (_decode_broker_registration_response_0, _decode_broker_registration_response_0, _decode_broker_registration_response_0, _decode_broker_registration_response_0, _decode_broker_registration_response_0,)
-BrokerRegistrationResponse.ENCODERS = (_encode_broker_registration_response_0, _encode_broker_registration_response_0, _encode_broker_registration_response_0, _encode_broker_registration_response_0, _encode_broker_registration_response_0,)
+BrokerRegistrationRequest.DECODERS = {
+    0: _decode_broker_registration_request_0,
+    1: _decode_broker_registration_request_1,
+    2: _decode_broker_registration_request_2,
+    3: _decode_broker_registration_request_3,
+    4: _decode_broker_registration_request_3,
+}
+BrokerRegistrationRequest.ENCODERS = {
+    0: _encode_broker_registration_request_0,
+    1: _encode_broker_registration_request_1,
+    2: _encode_broker_registration_request_2,
+    3: _encode_broker_registration_request_3,
+    4: _encode_broker_registration_request_3,
+}
+BrokerRegistrationResponse.DECODERS = {
+    0: _decode_broker_registration_response_0,
+    1: _decode_broker_registration_response_0,
+    2: _decode_broker_registration_response_0,
+    3: _decode_broker_registration_response_0,
+    4: _decode_broker_registration_response_0,
+}
+BrokerRegistrationResponse.ENCODERS = {
+    0: _encode_broker_registration_response_0,
+    1: _encode_broker_registration_response_0,
+    2: _encode_broker_registration_response_0,
+    3: _encode_broker_registration_response_0,
+    4: _encode_broker_registration_response_0,
+}

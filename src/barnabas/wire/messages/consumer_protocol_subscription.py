@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -475,5 +475,15 @@ def _encode_consumer_protocol_subscription_3(x: ConsumerProtocolSubscription, ou
     out.append(b"".join(parts))
 
 
-ConsumerProtocolSubscription.DECODERS = (_decode_consumer_protocol_subscription_0, _decode_consumer_protocol_subscription_1, _decode_consumer_protocol_subscription_2, _decode_consumer_protocol_subscription_3,)
-ConsumerProtocolSubscription.ENCODERS = (_encode_consumer_protocol_subscription_0, _encode_consumer_protocol_subscription_1, _encode_consumer_protocol_subscription_2, _encode_consumer_protocol_subscription_3,)
+ConsumerProtocolSubscription.DECODERS = {
+    0: _decode_consumer_protocol_subscription_0,
+    1: _decode_consumer_protocol_subscription_1,
+    2: _decode_consumer_protocol_subscription_2,
+    3: _decode_consumer_protocol_subscription_3,
+}
+ConsumerProtocolSubscription.ENCODERS = {
+    0: _encode_consumer_protocol_subscription_0,
+    1: _encode_consumer_protocol_subscription_1,
+    2: _encode_consumer_protocol_subscription_2,
+    3: _encode_consumer_protocol_subscription_3,
+}

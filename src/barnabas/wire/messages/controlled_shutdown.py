@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -287,7 +287,27 @@ def _encode_controlled_shutdown_response_3(x: ControlledShutdownResponse, out: l
     out.append(b"".join(parts))
 
 
-ControlledShutdownRequest.DECODERS = (_decode_controlled_shutdown_request_0, _decode_controlled_shutdown_request_0, _decode_controlled_shutdown_request_2, _decode_controlled_shutdown_request_3,)
-ControlledShutdownRequest.ENCODERS = (_encode_controlled_shutdown_request_0, _encode_controlled_shutdown_request_0, _encode_controlled_shutdown_request_2, _encode_controlled_shutdown_request_3,)
-ControlledShutdownResponse.DECODERS = (_decode_controlled_shutdown_response_0, _decode_controlled_shutdown_response_0, _decode_controlled_shutdown_response_0, _decode_controlled_shutdown_response_3,)
-ControlledShutdownResponse.ENCODERS = (_encode_controlled_shutdown_response_0, _encode_controlled_shutdown_response_0, _encode_controlled_shutdown_response_0, _encode_controlled_shutdown_response_3,)
+ControlledShutdownRequest.DECODERS = {
+    0: _decode_controlled_shutdown_request_0,
+    1: _decode_controlled_shutdown_request_0,
+    2: _decode_controlled_shutdown_request_2,
+    3: _decode_controlled_shutdown_request_3,
+}
+ControlledShutdownRequest.ENCODERS = {
+    0: _encode_controlled_shutdown_request_0,
+    1: _encode_controlled_shutdown_request_0,
+    2: _encode_controlled_shutdown_request_2,
+    3: _encode_controlled_shutdown_request_3,
+}
+ControlledShutdownResponse.DECODERS = {
+    0: _decode_controlled_shutdown_response_0,
+    1: _decode_controlled_shutdown_response_0,
+    2: _decode_controlled_shutdown_response_0,
+    3: _decode_controlled_shutdown_response_3,
+}
+ControlledShutdownResponse.ENCODERS = {
+    0: _encode_controlled_shutdown_response_0,
+    1: _encode_controlled_shutdown_response_0,
+    2: _encode_controlled_shutdown_response_0,
+    3: _encode_controlled_shutdown_response_3,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -313,7 +313,15 @@ def _encode_controller_registration_response_0(x: ControllerRegistrationResponse
     out.append(b"".join(parts))
 
 
-ControllerRegistrationRequest.DECODERS = (_decode_controller_registration_request_0,)
-ControllerRegistrationRequest.ENCODERS = (_encode_controller_registration_request_0,)
-ControllerRegistrationResponse.DECODERS = (_decode_controller_registration_response_0,)
-ControllerRegistrationResponse.ENCODERS = (_encode_controller_registration_response_0,)
+ControllerRegistrationRequest.DECODERS = {
+    0: _decode_controller_registration_request_0,
+}
+ControllerRegistrationRequest.ENCODERS = {
+    0: _encode_controller_registration_request_0,
+}
+ControllerRegistrationResponse.DECODERS = {
+    0: _decode_controller_registration_response_0,
+}
+ControllerRegistrationResponse.ENCODERS = {
+    0: _encode_controller_registration_response_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -490,7 +490,7 @@ def _decode_create_delegation_token_response_2(buf: memoryview, pos: int) -> tup
     n = buf[pos]
     pos += 1
     if n > 127:
-        n, pos = _long_bytes_length(buf, pos)
+        n, pos = _read_uvarint(buf, pos - 1)
     if not n:
         raise _null_field("hmac")
     stop = pos + n - 1
@@ -556,7 +556,7 @@ def _decode_create_delegation_token_response_3(buf: memoryview, pos: int) -> tup
     n = buf[pos]
     pos += 1
     if n > 127:
-        n, pos = _long_bytes_length(buf, pos)
+        n, pos = _read_uvarint(buf, pos - 1)
     if not n:
         raise _null_field("hmac")
     stop = pos + n - 1
@@ -687,7 +687,27 @@ def _encode_create_delegation_token_response_3(x: CreateDelegationTokenResponse,
     out.append(b"".join(parts))
 
 
-CreateDelegationTokenRequest.DECODERS = (_decode_create_delegation_token_request_0, _decode_create_delegation_token_request_0, _decode_create_delegation_token_request_2, _decode_create_delegation_token_request_3,)
-CreateDelegationTokenRequest.ENCODERS = (_encode_create_delegation_token_request_0, _encode_create_delegation_token_request_0, _encode_create_delegation_token_request_2, _encode_create_delegation_token_request_3,)
-CreateDelegationTokenResponse.DECODERS = (_decode_create_delegation_token_response_0, _decode_create_delegation_token_response_0, _decode_create_delegation_token_response_2, _decode_create_delegation_token_response_3,)
-CreateDelegationTokenResponse.ENCODERS = (_encode_create_delegation_token_response_0, _encode_create_delegation_token_response_0, _encode_create_delegation_token_response_2, _encode_create_delegation_token_response_3,)
+CreateDelegationTokenRequest.DECODERS = {
+    0: _decode_create_delegation_token_request_0,
+    1: _decode_create_delegation_token_request_0,
+    2: _decode_create_delegation_token_request_2,
+    3: _decode_create_delegation_token_request_3,
+}
+CreateDelegationTokenRequest.ENCODERS = {
+    0: _encode_create_delegation_token_request_0,
+    1: _encode_create_delegation_token_request_0,
+    2: _encode_create_delegation_token_request_2,
+    3: _encode_create_delegation_token_request_3,
+}
+CreateDelegationTokenResponse.DECODERS = {
+    0: _decode_create_delegation_token_response_0,
+    1: _decode_create_delegation_token_response_0,
+    2: _decode_create_delegation_token_response_2,
+    3: _decode_create_delegation_token_response_3,
+}
+CreateDelegationTokenResponse.ENCODERS = {
+    0: _encode_create_delegation_token_response_0,
+    1: _encode_create_delegation_token_response_0,
+    2: _encode_create_delegation_token_response_2,
+    3: _encode_create_delegation_token_response_3,
+}

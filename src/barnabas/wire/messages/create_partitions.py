@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -499,7 +499,27 @@ def _encode_create_partitions_response_2(x: CreatePartitionsResponse, out: list[
     out.append(b"".join(parts))
 
 
-CreatePartitionsRequest.DECODERS = (_decode_create_partitions_request_0, _decode_create_partitions_request_0, _decode_create_partitions_request_2, _decode_create_partitions_request_2,)
-CreatePartitionsRequest.ENCODERS = (_encode_create_partitions_request_0, _encode_create_partitions_request_0, _encode_create_partitions_request_2, _encode_create_partitions_request_2,)
-CreatePartitionsResponse.DECODERS = (_decode_create_partitions_response_0, _decode_create_partitions_response_0, _decode_create_partitions_response_2, _decode_create_partitions_response_2,)
-CreatePartitionsResponse.ENCODERS = (_encode_create_partitions_response_0, _encode_create_partitions_response_0, _encode_create_partitions_response_2, _encode_create_partitions_response_2,)
+CreatePartitionsRequest.DECODERS = {
+    0: _decode_create_partitions_request_0,
+    1: _decode_create_partitions_request_0,
+    2: _decode_create_partitions_request_2,
+    3: _decode_create_partitions_request_2,
+}
+CreatePartitionsRequest.ENCODERS = {
+    0: _encode_create_partitions_request_0,
+    1: _encode_create_partitions_request_0,
+    2: _encode_create_partitions_request_2,
+    3: _encode_create_partitions_request_2,
+}
+CreatePartitionsResponse.DECODERS = {
+    0: _decode_create_partitions_response_0,
+    1: _decode_create_partitions_response_0,
+    2: _decode_create_partitions_response_2,
+    3: _decode_create_partitions_response_2,
+}
+CreatePartitionsResponse.ENCODERS = {
+    0: _encode_create_partitions_response_0,
+    1: _encode_create_partitions_response_0,
+    2: _encode_create_partitions_response_2,
+    3: _encode_create_partitions_response_2,
+}

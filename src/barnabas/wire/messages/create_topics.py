@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -1182,7 +1182,43 @@ def _encode_create_topics_response_7(x: CreateTopicsResponse, out: list[_Buffer]
     out.append(b"".join(parts))
 
 
-CreateTopicsRequest.DECODERS = (_decode_create_topics_request_0, _decode_create_topics_request_1, _decode_create_topics_request_1, _decode_create_topics_request_1, _decode_create_topics_request_1, _decode_create_topics_request_5, _decode_create_topics_request_5, _decode_create_topics_request_5,)
-CreateTopicsRequest.ENCODERS = (_encode_create_topics_request_0, _encode_create_topics_request_1, _encode_create_topics_request_1, _encode_create_topics_request_1, _encode_create_topics_request_1, _encode_create_topics_request_5, _encode_create_topics_request_5, _encode_create_topics_request_5,)
-CreateTopicsResponse.DECODERS = (_decode_create_topics_response_0, _decode_create_topics_response_1, _decode_create_topics_response_2, _decode_create_topics_response_2, _decode_create_topics_response_2, _decode_create_topics_response_5, _decode_create_topics_response_5, _decode_create_topics_response_7,)
-CreateTopicsResponse.ENCODERS = (_encode_create_topics_response_0, _encode_create_topics_response_1, _encode_create_topics_response_2, _encode_create_topics_response_2, _encode_create_topics_response_2, _encode_create_topics_response_5, _encode_create_topics_response_5, _encode_create_topics_response_7,)
+CreateTopicsRequest.DECODERS = {
+    0: _decode_create_topics_request_0,
+    1: _decode_create_topics_request_1,
+    2: _decode_create_topics_request_1,
+    3: _decode_create_topics_request_1,
+    4: _decode_create_topics_request_1,
+    5: _decode_create_topics_request_5,
+    6: _decode_create_topics_request_5,
+    7: _decode_create_topics_request_5,
+}
+CreateTopicsRequest.ENCODERS = {
+    0: _encode_create_topics_request_0,
+    1: _encode_create_topics_request_1,
+    2: _encode_create_topics_request_1,
+    3: _encode_create_topics_request_1,
+    4: _encode_create_topics_request_1,
+    5: _encode_create_topics_request_5,
+    6: _encode_create_topics_request_5,
+    7: _encode_create_topics_request_5,
+}
+CreateTopicsResponse.DECODERS = {
+    0: _decode_create_topics_response_0,
+    1: _decode_create_topics_response_1,
+    2: _decode_create_topics_response_2,
+    3: _decode_create_topics_response_2,
+    4: _decode_create_topics_response_2,
+    5: _decode_create_topics_response_5,
+    6: _decode_create_topics_response_5,
+    7: _decode_create_topics_response_7,
+}
+CreateTopicsResponse.ENCODERS = {
+    0: _encode_create_topics_response_0,
+    1: _encode_create_topics_response_1,
+    2: _encode_create_topics_response_2,
+    3: _encode_create_topics_response_2,
+    4: _encode_create_topics_response_2,
+    5: _encode_create_topics_response_5,
+    6: _encode_create_topics_response_5,
+    7: _encode_create_topics_response_7,
+}

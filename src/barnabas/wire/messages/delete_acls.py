@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -895,7 +895,27 @@ def _encode_delete_acls_response_2(x: DeleteAclsResponse, out: list[_Buffer], ve
     out.append(b"".join(parts))
 
 
-DeleteAclsRequest.DECODERS = (_decode_delete_acls_request_0, _decode_delete_acls_request_1, _decode_delete_acls_request_2, _decode_delete_acls_request_2,)
-DeleteAclsRequest.ENCODERS = (_encode_delete_acls_request_0, _encode_delete_acls_request_1, _encode_delete_acls_request_2, _encode_delete_acls_request_2,)
-DeleteAclsResponse.DECODERS = (_decode_delete_acls_response_0, _decode_delete_acls_response_1, _decode_delete_acls_response_2, _decode_delete_acls_response_2,)
-DeleteAclsResponse.ENCODERS = (_encode_delete_acls_response_0, _encode_delete_acls_response_1, _encode_delete_acls_response_2, _encode_delete_acls_response_2,)
+DeleteAclsRequest.DECODERS = {
+    0: _decode_delete_acls_request_0,
+    1: _decode_delete_acls_request_1,
+    2: _decode_delete_acls_request_2,
+    3: _decode_delete_acls_request_2,
+}
+DeleteAclsRequest.ENCODERS = {
+    0: _encode_delete_acls_request_0,
+    1: _encode_delete_acls_request_1,
+    2: _encode_delete_acls_request_2,
+    3: _encode_delete_acls_request_2,
+}
+DeleteAclsResponse.DECODERS = {
+    0: _decode_delete_acls_response_0,
+    1: _decode_delete_acls_response_1,
+    2: _decode_delete_acls_response_2,
+    3: _decode_delete_acls_response_2,
+}
+DeleteAclsResponse.ENCODERS = {
+    0: _encode_delete_acls_response_0,
+    1: _encode_delete_acls_response_1,
+    2: _encode_delete_acls_response_2,
+    3: _encode_delete_acls_response_2,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -400,7 +400,27 @@ def _encode_delete_groups_response_3(x: DeleteGroupsResponse, out: list[_Buffer]
     out.append(b"".join(parts))
 
 
-DeleteGroupsRequest.DECODERS = (_decode_delete_groups_request_0, _decode_delete_groups_request_0, _decode_delete_groups_request_2, _decode_delete_groups_request_2,)
-DeleteGroupsRequest.ENCODERS = (_encode_delete_groups_request_0, _encode_delete_groups_request_0, _encode_delete_groups_request_2, _encode_delete_groups_request_2,)
-DeleteGroupsResponse.DECODERS = (_decode_delete_groups_response_0, _decode_delete_groups_response_0, _decode_delete_groups_response_2, _decode_delete_groups_response_3,)
-DeleteGroupsResponse.ENCODERS = (_encode_delete_groups_response_0, _encode_delete_groups_response_0, _encode_delete_groups_response_2, _encode_delete_groups_response_3,)
+DeleteGroupsRequest.DECODERS = {
+    0: _decode_delete_groups_request_0,
+    1: _decode_delete_groups_request_0,
+    2: _decode_delete_groups_request_2,
+    3: _decode_delete_groups_request_2,
+}
+DeleteGroupsRequest.ENCODERS = {
+    0: _encode_delete_groups_request_0,
+    1: _encode_delete_groups_request_0,
+    2: _encode_delete_groups_request_2,
+    3: _encode_delete_groups_request_2,
+}
+DeleteGroupsResponse.DECODERS = {
+    0: _decode_delete_groups_response_0,
+    1: _decode_delete_groups_response_0,
+    2: _decode_delete_groups_response_2,
+    3: _decode_delete_groups_response_3,
+}
+DeleteGroupsResponse.ENCODERS = {
+    0: _encode_delete_groups_response_0,
+    1: _encode_delete_groups_response_0,
+    2: _encode_delete_groups_response_2,
+    3: _encode_delete_groups_response_3,
+}

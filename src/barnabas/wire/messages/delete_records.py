@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -482,7 +482,23 @@ def _encode_delete_records_response_2(x: DeleteRecordsResponse, out: list[_Buffe
     out.append(b"".join(parts))
 
 
-DeleteRecordsRequest.DECODERS = (_decode_delete_records_request_0, _decode_delete_records_request_0, _decode_delete_records_request_2,)
-DeleteRecordsRequest.ENCODERS = (_encode_delete_records_request_0, _encode_delete_records_request_0, _encode_delete_records_request_2,)
-DeleteRecordsResponse.DECODERS = (_decode_delete_records_response_0, _decode_delete_records_response_0, _decode_delete_records_response_2,)
-DeleteRecordsResponse.ENCODERS = (_encode_delete_records_response_0, _encode_delete_records_response_0, _encode_delete_records_response_2,)
+DeleteRecordsRequest.DECODERS = {
+    0: _decode_delete_records_request_0,
+    1: _decode_delete_records_request_0,
+    2: _decode_delete_records_request_2,
+}
+DeleteRecordsRequest.ENCODERS = {
+    0: _encode_delete_records_request_0,
+    1: _encode_delete_records_request_0,
+    2: _encode_delete_records_request_2,
+}
+DeleteRecordsResponse.DECODERS = {
+    0: _decode_delete_records_response_0,
+    1: _decode_delete_records_response_0,
+    2: _decode_delete_records_response_2,
+}
+DeleteRecordsResponse.ENCODERS = {
+    0: _encode_delete_records_response_0,
+    1: _encode_delete_records_response_0,
+    2: _encode_delete_records_response_2,
+}

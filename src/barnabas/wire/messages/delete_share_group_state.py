@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -347,7 +347,15 @@ def _encode_delete_share_group_state_response_0(x: DeleteShareGroupStateResponse
     out.append(b"".join(parts))
 
 
-DeleteShareGroupStateRequest.DECODERS = (_decode_delete_share_group_state_request_0,)
-DeleteShareGroupStateRequest.ENCODERS = (_encode_delete_share_group_state_request_0,)
-DeleteShareGroupStateResponse.DECODERS = (_decode_delete_share_group_state_response_0,)
-DeleteShareGroupStateResponse.ENCODERS = (_encode_delete_share_group_state_response_0,)
+DeleteShareGroupStateRequest.DECODERS = {
+    0: _decode_delete_share_group_state_request_0,
+}
+DeleteShareGroupStateRequest.ENCODERS = {
+    0: _encode_delete_share_group_state_request_0,
+}
+DeleteShareGroupStateResponse.DECODERS = {
+    0: _decode_delete_share_group_state_response_0,
+}
+DeleteShareGroupStateResponse.ENCODERS = {
+    0: _encode_delete_share_group_state_response_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -662,7 +662,39 @@ def _encode_delete_topics_response_6(x: DeleteTopicsResponse, out: list[_Buffer]
     out.append(b"".join(parts))
 
 
-DeleteTopicsRequest.DECODERS = (_decode_delete_topics_request_0, _decode_delete_topics_request_0, _decode_delete_topics_request_0, _decode_delete_topics_request_0, _decode_delete_topics_request_4, _decode_delete_topics_request_4, _decode_delete_topics_request_6,)
-DeleteTopicsRequest.ENCODERS = (_encode_delete_topics_request_0, _encode_delete_topics_request_0, _encode_delete_topics_request_0, _encode_delete_topics_request_0, _encode_delete_topics_request_4, _encode_delete_topics_request_4, _encode_delete_topics_request_6,)
-DeleteTopicsResponse.DECODERS = (_decode_delete_topics_response_0, _decode_delete_topics_response_1, _decode_delete_topics_response_1, _decode_delete_topics_response_1, _decode_delete_topics_response_4, _decode_delete_topics_response_5, _decode_delete_topics_response_6,)
-DeleteTopicsResponse.ENCODERS = (_encode_delete_topics_response_0, _encode_delete_topics_response_1, _encode_delete_topics_response_1, _encode_delete_topics_response_1, _encode_delete_topics_response_4, _encode_delete_topics_response_5, _encode_delete_topics_response_6,)
+DeleteTopicsRequest.DECODERS = {
+    0: _decode_delete_topics_request_0,
+    1: _decode_delete_topics_request_0,
+    2: _decode_delete_topics_request_0,
+    3: _decode_delete_topics_request_0,
+    4: _decode_delete_topics_request_4,
+    5: _decode_delete_topics_request_4,
+    6: _decode_delete_topics_request_6,
+}
+DeleteTopicsRequest.ENCODERS = {
+    0: _encode_delete_topics_request_0,
+    1: _encode_delete_topics_request_0,
+    2: _encode_delete_topics_request_0,
+    3: _encode_delete_topics_request_0,
+    4: _encode_delete_topics_request_4,
+    5: _encode_delete_topics_request_4,
+    6: _encode_delete_topics_request_6,
+}
+DeleteTopicsResponse.DECODERS = {
+    0: _decode_delete_topics_response_0,
+    1: _decode_delete_topics_response_1,
+    2: _decode_delete_topics_response_1,
+    3: _decode_delete_topics_response_1,
+    4: _decode_delete_topics_response_4,
+    5: _decode_delete_topics_response_5,
+    6: _decode_delete_topics_response_6,
+}
+DeleteTopicsResponse.ENCODERS = {
+    0: _encode_delete_topics_response_0,
+    1: _encode_delete_topics_response_1,
+    2: _encode_delete_topics_response_1,
+    3: _encode_delete_topics_response_1,
+    4: _encode_delete_topics_response_4,
+    5: _encode_delete_topics_response_5,
+    6: _encode_delete_topics_response_6,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -758,7 +758,27 @@ def _encode_describe_acls_response_2(x: DescribeAclsResponse, out: list[_Buffer]
     out.append(b"".join(parts))
 
 
-DescribeAclsRequest.DECODERS = (_decode_describe_acls_request_0, _decode_describe_acls_request_1, _decode_describe_acls_request_2, _decode_describe_acls_request_2,)
-DescribeAclsRequest.ENCODERS = (_encode_describe_acls_request_0, _encode_describe_acls_request_1, _encode_describe_acls_request_2, _encode_describe_acls_request_2,)
-DescribeAclsResponse.DECODERS = (_decode_describe_acls_response_0, _decode_describe_acls_response_1, _decode_describe_acls_response_2, _decode_describe_acls_response_2,)
-DescribeAclsResponse.ENCODERS = (_encode_describe_acls_response_0, _encode_describe_acls_response_1, _encode_describe_acls_response_2, _encode_describe_acls_response_2,)
+DescribeAclsRequest.DECODERS = {
+    0: _decode_describe_acls_request_0,
+    1: _decode_describe_acls_request_1,
+    2: _decode_describe_acls_request_2,
+    3: _decode_describe_acls_request_2,
+}
+DescribeAclsRequest.ENCODERS = {
+    0: _encode_describe_acls_request_0,
+    1: _encode_describe_acls_request_1,
+    2: _encode_describe_acls_request_2,
+    3: _encode_describe_acls_request_2,
+}
+DescribeAclsResponse.DECODERS = {
+    0: _decode_describe_acls_response_0,
+    1: _decode_describe_acls_response_1,
+    2: _decode_describe_acls_response_2,
+    3: _decode_describe_acls_response_2,
+}
+DescribeAclsResponse.ENCODERS = {
+    0: _encode_describe_acls_response_0,
+    1: _encode_describe_acls_response_1,
+    2: _encode_describe_acls_response_2,
+    3: _encode_describe_acls_response_2,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -594,7 +594,23 @@ def _encode_describe_cluster_response_2(x: DescribeClusterResponse, out: list[_B
     out.append(b"".join(parts))
 
 
-DescribeClusterRequest.DECODERS = (_decode_describe_cluster_request_0, _decode_describe_cluster_request_1, _decode_describe_cluster_request_2,)
-DescribeClusterRequest.ENCODERS = (_encode_describe_cluster_request_0, _encode_describe_cluster_request_1, _encode_describe_cluster_request_2,)
-DescribeClusterResponse.DECODERS = (_decode_describe_cluster_response_0, _decode_describe_cluster_response_1, _decode_describe_cluster_response_2,)
-DescribeClusterResponse.ENCODERS = (_encode_describe_cluster_response_0, _encode_describe_cluster_response_1, _encode_describe_cluster_response_2,)
+DescribeClusterRequest.DECODERS = {
+    0: _decode_describe_cluster_request_0,
+    1: _decode_describe_cluster_request_1,
+    2: _decode_describe_cluster_request_2,
+}
+DescribeClusterRequest.ENCODERS = {
+    0: _encode_describe_cluster_request_0,
+    1: _encode_describe_cluster_request_1,
+    2: _encode_describe_cluster_request_2,
+}
+DescribeClusterResponse.DECODERS = {
+    0: _decode_describe_cluster_response_0,
+    1: _decode_describe_cluster_response_1,
+    2: _decode_describe_cluster_response_2,
+}
+DescribeClusterResponse.ENCODERS = {
+    0: _encode_describe_cluster_response_0,
+    1: _encode_describe_cluster_response_1,
+    2: _encode_describe_cluster_response_2,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -1254,7 +1254,31 @@ def _encode_describe_configs_response_4(x: DescribeConfigsResponse, out: list[_B
     out.append(b"".join(parts))
 
 
-DescribeConfigsRequest.DECODERS = (_decode_describe_configs_request_0, _decode_describe_configs_request_1, _decode_describe_configs_request_1, _decode_describe_configs_request_3, _decode_describe_configs_request_4,)
-DescribeConfigsRequest.ENCODERS = (_encode_describe_configs_request_0, _encode_describe_configs_request_1, _encode_describe_configs_request_1, _encode_describe_configs_request_3, _encode_describe_configs_request_4,)
-DescribeConfigsResponse.DECODERS = (_decode_describe_configs_response_0, _decode_describe_configs_response_1, _decode_describe_configs_response_1, _decode_describe_configs_response_3, _decode_describe_configs_response_4,)
-DescribeConfigsResponse.ENCODERS = (_encode_describe_configs_response_0, _encode_describe_configs_response_1, _encode_describe_configs_response_1, _encode_describe_configs_response_3, _encode_describe_configs_response_4,)
+DescribeConfigsRequest.DECODERS = {
+    0: _decode_describe_configs_request_0,
+    1: _decode_describe_configs_request_1,
+    2: _decode_describe_configs_request_1,
+    3: _decode_describe_configs_request_3,
+    4: _decode_describe_configs_request_4,
+}
+DescribeConfigsRequest.ENCODERS = {
+    0: _encode_describe_configs_request_0,
+    1: _encode_describe_configs_request_1,
+    2: _encode_describe_configs_request_1,
+    3: _encode_describe_configs_request_3,
+    4: _encode_describe_configs_request_4,
+}
+DescribeConfigsResponse.DECODERS = {
+    0: _decode_describe_configs_response_0,
+    1: _decode_describe_configs_response_1,
+    2: _decode_describe_configs_response_1,
+    3: _decode_describe_configs_response_3,
+    4: _decode_describe_configs_response_4,
+}
+DescribeConfigsResponse.ENCODERS = {
+    0: _encode_describe_configs_response_0,
+    1: _encode_describe_configs_response_1,
+    2: _encode_describe_configs_response_1,
+    3: _encode_describe_configs_response_3,
+    4: _encode_describe_configs_response_4,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -804,7 +804,7 @@ def _decode_describe_groups_response_5(buf: memoryview, pos: int) -> tuple[Descr
             n = buf[pos]
             pos += 1
             if n > 127:
-                n, pos = _long_bytes_length(buf, pos)
+                n, pos = _read_uvarint(buf, pos - 1)
             if not n:
                 raise _null_field("member_metadata")
             stop = pos + n - 1
@@ -813,7 +813,7 @@ def _decode_describe_groups_response_5(buf: memoryview, pos: int) -> tuple[Descr
             n = buf[pos]
             pos += 1
             if n > 127:
-                n, pos = _long_bytes_length(buf, pos)
+                n, pos = _read_uvarint(buf, pos - 1)
             if not n:
                 raise _null_field("member_assignment")
             stop = pos + n - 1
@@ -953,7 +953,7 @@ def _decode_describe_groups_response_6(buf: memoryview, pos: int) -> tuple[Descr
             n = buf[pos]
             pos += 1
             if n > 127:
-                n, pos = _long_bytes_length(buf, pos)
+                n, pos = _read_uvarint(buf, pos - 1)
             if not n:
                 raise _null_field("member_metadata")
             stop = pos + n - 1
@@ -962,7 +962,7 @@ def _decode_describe_groups_response_6(buf: memoryview, pos: int) -> tuple[Descr
             n = buf[pos]
             pos += 1
             if n > 127:
-                n, pos = _long_bytes_length(buf, pos)
+                n, pos = _read_uvarint(buf, pos - 1)
             if not n:
                 raise _null_field("member_assignment")
             stop = pos + n - 1
@@ -1443,7 +1443,39 @@ def _encode_describe_groups_response_6(x: DescribeGroupsResponse, out: list[_Buf
     out.append(b"".join(parts))
 
 
-DescribeGroupsRequest.DECODERS = (_decode_describe_groups_request_0, _decode_describe_groups_request_0, _decode_describe_groups_request_0, _decode_describe_groups_request_3, _decode_describe_groups_request_3, _decode_describe_groups_request_5, _decode_describe_groups_request_5,)
-DescribeGroupsRequest.ENCODERS = (_encode_describe_groups_request_0, _encode_describe_groups_request_0, _encode_describe_groups_request_0, _encode_describe_groups_request_3, _encode_describe_groups_request_3, _encode_describe_groups_request_5, _encode_describe_groups_request_5,)
-DescribeGroupsResponse.DECODERS = (_decode_describe_groups_response_0, _decode_describe_groups_response_1, _decode_describe_groups_response_1, _decode_describe_groups_response_3, _decode_describe_groups_response_4, _decode_describe_groups_response_5, _decode_describe_groups_response_6,)
-DescribeGroupsResponse.ENCODERS = (_encode_describe_groups_response_0, _encode_describe_groups_response_1, _encode_describe_groups_response_1, _encode_describe_groups_response_3, _encode_describe_groups_response_4, _encode_describe_groups_response_5, _encode_describe_groups_response_6,)
+DescribeGroupsRequest.DECODERS = {
+    0: _decode_describe_groups_request_0,
+    1: _decode_describe_groups_request_0,
+    2: _decode_describe_groups_request_0,
+    3: _decode_describe_groups_request_3,
+    4: _decode_describe_groups_request_3,
+    5: _decode_describe_groups_request_5,
+    6: _decode_describe_groups_request_5,
+}
+DescribeGroupsRequest.ENCODERS = {
+    0: _encode_describe_groups_request_0,
+    1: _encode_describe_groups_request_0,
+    2: _encode_describe_groups_request_0,
+    3: _encode_describe_groups_request_3,
+    4: _encode_describe_groups_request_3,
+    5: _encode_describe_groups_request_5,
+    6: _encode_describe_groups_request_5,
+}
+DescribeGroupsResponse.DECODERS = {
+    0: _decode_describe_groups_response_0,
+    1: _decode_describe_groups_response_1,
+    2: _decode_describe_groups_response_1,
+    3: _decode_describe_groups_response_3,
+    4: _decode_describe_groups_response_4,
+    5: _decode_describe_groups_response_5,
+    6: _decode_describe_groups_response_6,
+}
+DescribeGroupsResponse.ENCODERS = {
+    0: _encode_describe_groups_response_0,
+    1: _encode_describe_groups_response_1,
+    2: _encode_describe_groups_response_1,
+    3: _encode_describe_groups_response_3,
+    4: _encode_describe_groups_response_4,
+    5: _encode_describe_groups_response_5,
+    6: _encode_describe_groups_response_6,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -978,7 +978,35 @@ def _encode_describe_log_dirs_response_5(x: DescribeLogDirsResponse, out: list[_
     out.append(b"".join(parts))
 
 
-DescribeLogDirsRequest.DECODERS = (_decode_describe_log_dirs_request_0, _decode_describe_log_dirs_request_0, _decode_describe_log_dirs_request_2, _decode_describe_log_dirs_request_2, _decode_describe_log_dirs_request_2, _decode_describe_log_dirs_request_2,)
-DescribeLogDirsRequest.ENCODERS = (_encode_describe_log_dirs_request_0, _encode_describe_log_dirs_request_0, _encode_describe_log_dirs_request_2, _encode_describe_log_dirs_request_2, _encode_describe_log_dirs_request_2, _encode_describe_log_dirs_request_2,)
-DescribeLogDirsResponse.DECODERS = (_decode_describe_log_dirs_response_0, _decode_describe_log_dirs_response_0, _decode_describe_log_dirs_response_2, _decode_describe_log_dirs_response_3, _decode_describe_log_dirs_response_4, _decode_describe_log_dirs_response_5,)
-DescribeLogDirsResponse.ENCODERS = (_encode_describe_log_dirs_response_0, _encode_describe_log_dirs_response_0, _encode_describe_log_dirs_response_2, _encode_describe_log_dirs_response_3, _encode_describe_log_dirs_response_4, _encode_describe_log_dirs_response_5,)
+DescribeLogDirsRequest.DECODERS = {
+    0: _decode_describe_log_dirs_request_0,
+    1: _decode_describe_log_dirs_request_0,
+    2: _decode_describe_log_dirs_request_2,
+    3: _decode_describe_log_dirs_request_2,
+    4: _decode_describe_log_dirs_request_2,
+    5: _decode_describe_log_dirs_request_2,
+}
+DescribeLogDirsRequest.ENCODERS = {
+    0: _encode_describe_log_dirs_request_0,
+    1: _encode_describe_log_dirs_request_0,
+    2: _encode_describe_log_dirs_request_2,
+    3: _encode_describe_log_dirs_request_2,
+    4: _encode_describe_log_dirs_request_2,
+    5: _encode_describe_log_dirs_request_2,
+}
+DescribeLogDirsResponse.DECODERS = {
+    0: _decode_describe_log_dirs_response_0,
+    1: _decode_describe_log_dirs_response_0,
+    2: _decode_describe_log_dirs_response_2,
+    3: _decode_describe_log_dirs_response_3,
+    4: _decode_describe_log_dirs_response_4,
+    5: _decode_describe_log_dirs_response_5,
+}
+DescribeLogDirsResponse.ENCODERS = {
+    0: _encode_describe_log_dirs_response_0,
+    1: _encode_describe_log_dirs_response_0,
+    2: _encode_describe_log_dirs_response_2,
+    3: _encode_describe_log_dirs_response_3,
+    4: _encode_describe_log_dirs_response_4,
+    5: _encode_describe_log_dirs_response_5,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -396,7 +396,15 @@ def _encode_describe_producers_response_0(x: DescribeProducersResponse, out: lis
     out.append(b"".join(parts))
 
 
-DescribeProducersRequest.DECODERS = (_decode_describe_producers_request_0,)
-DescribeProducersRequest.ENCODERS = (_encode_describe_producers_request_0,)
-DescribeProducersResponse.DECODERS = (_decode_describe_producers_response_0,)
-DescribeProducersResponse.ENCODERS = (_encode_describe_producers_response_0,)
+DescribeProducersRequest.DECODERS = {
+    0: _decode_describe_producers_request_0,
+}
+DescribeProducersRequest.ENCODERS = {
+    0: _encode_describe_producers_request_0,
+}
+DescribeProducersResponse.DECODERS = {
+    0: _decode_describe_producers_response_0,
+}
+DescribeProducersResponse.ENCODERS = {
+    0: _encode_describe_producers_response_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -674,7 +674,19 @@ def _encode_describe_share_group_offsets_response_1(x: DescribeShareGroupOffsets
     out.append(b"".join(parts))
 
 
-DescribeShareGroupOffsetsRequest.DECODERS = (_decode_describe_share_group_offsets_request_0, _decode_describe_share_group_offsets_request_0,)
-DescribeShareGroupOffsetsRequest.ENCODERS = (_encode_describe_share_group_offsets_request_0, _encode_describe_share_group_offsets_request_0,)
-DescribeShareGroupOffsetsResponse.DECODERS = (_decode_describe_share_group_offsets_response_0, _decode_describe_share_group_offsets_response_1,)
-DescribeShareGroupOffsetsResponse.ENCODERS = (_encode_describe_share_group_offsets_response_0, _encode_describe_share_group_offsets_response_1,)
+DescribeShareGroupOffsetsRequest.DECODERS = {
+    0: _decode_describe_share_group_offsets_request_0,
+    1: _decode_describe_share_group_offsets_request_0,
+}
+DescribeShareGroupOffsetsRequest.ENCODERS = {
+    0: _encode_describe_share_group_offsets_request_0,
+    1: _encode_describe_share_group_offsets_request_0,
+}
+DescribeShareGroupOffsetsResponse.DECODERS = {
+    0: _decode_describe_share_group_offsets_response_0,
+    1: _decode_describe_share_group_offsets_response_1,
+}
+DescribeShareGroupOffsetsResponse.ENCODERS = {
+    0: _encode_describe_share_group_offsets_response_0,
+    1: _encode_describe_share_group_offsets_response_1,
+}

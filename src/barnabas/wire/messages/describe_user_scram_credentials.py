@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -346,7 +346,15 @@ def _encode_describe_user_scram_credentials_response_0(x: DescribeUserScramCrede
     out.append(b"".join(parts))
 
 
-DescribeUserScramCredentialsRequest.DECODERS = (_decode_describe_user_scram_credentials_request_0,)
-DescribeUserScramCredentialsRequest.ENCODERS = (_encode_describe_user_scram_credentials_request_0,)
-DescribeUserScramCredentialsResponse.DECODERS = (_decode_describe_user_scram_credentials_response_0,)
-DescribeUserScramCredentialsResponse.ENCODERS = (_encode_describe_user_scram_credentials_response_0,)
+DescribeUserScramCredentialsRequest.DECODERS = {
+    0: _decode_describe_user_scram_credentials_request_0,
+}
+DescribeUserScramCredentialsRequest.ENCODERS = {
+    0: _encode_describe_user_scram_credentials_request_0,
+}
+DescribeUserScramCredentialsResponse.DECODERS = {
+    0: _decode_describe_user_scram_credentials_response_0,
+}
+DescribeUserScramCredentialsResponse.ENCODERS = {
+    0: _encode_describe_user_scram_credentials_response_0,
+}

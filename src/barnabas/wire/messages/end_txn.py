@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -248,7 +248,35 @@ def _encode_end_txn_response_5(x: EndTxnResponse, out: list[_Buffer], version: i
     out.append(b"".join(parts))
 
 
-EndTxnRequest.DECODERS = (_decode_end_txn_request_0, _decode_end_txn_request_0, _decode_end_txn_request_0, _decode_end_txn_request_3, _decode_end_txn_request_3, _decode_end_txn_request_3,)
-EndTxnRequest.ENCODERS = (_encode_end_txn_request_0, _encode_end_txn_request_0, _encode_end_txn_request_0, _encode_end_txn_request_3, _encode_end_txn_request_3, _encode_end_txn_request_3,)
-EndTxnResponse.DECODERS = (_decode_end_txn_response_0, _decode_end_txn_response_0, _decode_end_txn_response_0, _decode_end_txn_response_3, _decode_end_txn_response_3, _decode_end_txn_response_5,)
-EndTxnResponse.ENCODERS = (_encode_end_txn_response_0, _encode_end_txn_response_0, _encode_end_txn_response_0, _encode_end_txn_response_3, _encode_end_txn_response_3, _encode_end_txn_response_5,)
+EndTxnRequest.DECODERS = {
+    0: _decode_end_txn_request_0,
+    1: _decode_end_txn_request_0,
+    2: _decode_end_txn_request_0,
+    3: _decode_end_txn_request_3,
+    4: _decode_end_txn_request_3,
+    5: _decode_end_txn_request_3,
+}
+EndTxnRequest.ENCODERS = {
+    0: _encode_end_txn_request_0,
+    1: _encode_end_txn_request_0,
+    2: _encode_end_txn_request_0,
+    3: _encode_end_txn_request_3,
+    4: _encode_end_txn_request_3,
+    5: _encode_end_txn_request_3,
+}
+EndTxnResponse.DECODERS = {
+    0: _decode_end_txn_response_0,
+    1: _decode_end_txn_response_0,
+    2: _decode_end_txn_response_0,
+    3: _decode_end_txn_response_3,
+    4: _decode_end_txn_response_3,
+    5: _decode_end_txn_response_5,
+}
+EndTxnResponse.ENCODERS = {
+    0: _encode_end_txn_response_0,
+    1: _encode_end_txn_response_0,
+    2: _encode_end_txn_response_0,
+    3: _encode_end_txn_response_3,
+    4: _encode_end_txn_response_3,
+    5: _encode_end_txn_response_5,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -89,7 +89,7 @@ def _decode_envelope_request_0(buf: memoryview, pos: int) -> tuple[EnvelopeReque
     n = buf[pos]
     pos += 1
     if n > 127:
-        n, pos = _long_bytes_length(buf, pos)
+        n, pos = _read_uvarint(buf, pos - 1)
     if not n:
         raise _null_field("request_data")
     stop = pos + n - 1
@@ -98,7 +98,7 @@ def _decode_envelope_request_0(buf: memoryview, pos: int) -> tuple[EnvelopeReque
     n = buf[pos]
     pos += 1
     if n > 127:
-        n, pos = _long_bytes_length(buf, pos)
+        n, pos = _read_uvarint(buf, pos - 1)
     if not n:
         x.request_principal = None
     else:
@@ -108,7 +108,7 @@ def _decode_envelope_request_0(buf: memoryview, pos: int) -> tuple[EnvelopeReque
     n = buf[pos]
     pos += 1
     if n > 127:
-        n, pos = _long_bytes_length(buf, pos)
+        n, pos = _read_uvarint(buf, pos - 1)
     if not n:
         raise _null_field("client_host_address")
     stop = pos + n - 1
@@ -161,7 +161,7 @@ def _decode_envelope_response_0(buf: memoryview, pos: int) -> tuple[EnvelopeResp
     n = buf[pos]
     pos += 1
     if n > 127:
-        n, pos = _long_bytes_length(buf, pos)
+        n, pos = _read_uvarint(buf, pos - 1)
     if not n:
         x.response_data = None
     else:
@@ -200,7 +200,15 @@ def _encode_envelope_response_0(x: EnvelopeResponse, out: list[_Buffer], version
     out.append(b"".join(parts))
 
 
-EnvelopeRequest.DECODERS = (_decode_envelope_request_0,)
-EnvelopeRequest.ENCODERS = (_encode_envelope_request_0,)
-EnvelopeResponse.DECODERS = (_decode_envelope_response_0,)
-EnvelopeResponse.ENCODERS = (_encode_envelope_response_0,)
+EnvelopeRequest.DECODERS = {
+    0: _decode_envelope_request_0,
+}
+EnvelopeRequest.ENCODERS = {
+    0: _encode_envelope_request_0,
+}
+EnvelopeResponse.DECODERS = {
+    0: _decode_envelope_response_0,
+}
+EnvelopeResponse.ENCODERS = {
+    0: _encode_envelope_response_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -2662,7 +2662,7 @@ def _decode_fetch_response_12(buf: memoryview, pos: int) -> tuple[FetchResponse,
             x2.preferred_read_replica, n = _u_iB(buf, pos)
             pos += 5
             if n > 127:
-                n, pos = _long_bytes_length(buf, pos)
+                n, pos = _read_uvarint(buf, pos - 1)
             if not n:
                 x2.records = None
             else:
@@ -2784,7 +2784,7 @@ def _decode_fetch_response_13(buf: memoryview, pos: int) -> tuple[FetchResponse,
             x2.preferred_read_replica, n = _u_iB(buf, pos)
             pos += 5
             if n > 127:
-                n, pos = _long_bytes_length(buf, pos)
+                n, pos = _read_uvarint(buf, pos - 1)
             if not n:
                 x2.records = None
             else:
@@ -2906,7 +2906,7 @@ def _decode_fetch_response_16(buf: memoryview, pos: int) -> tuple[FetchResponse,
             x2.preferred_read_replica, n = _u_iB(buf, pos)
             pos += 5
             if n > 127:
-                n, pos = _long_bytes_length(buf, pos)
+                n, pos = _read_uvarint(buf, pos - 1)
             if not n:
                 x2.records = None
             else:
@@ -3644,7 +3644,87 @@ def _encode_fetch_response_16(x: FetchResponse, out: list[_Buffer], version: int
     out.append(b"".join(parts))
 
 
-FetchRequest.DECODERS = (_decode_fetch_request_0, _decode_fetch_request_0, _decode_fetch_request_0, _decode_fetch_request_3, _decode_fetch_request_4, _decode_fetch_request_5, _decode_fetch_request_5, _decode_fetch_request_7, _decode_fetch_request_7, _decode_fetch_request_9, _decode_fetch_request_9, _decode_fetch_request_11, _decode_fetch_request_12, _decode_fetch_request_13, _decode_fetch_request_13, _decode_fetch_request_15, _decode_fetch_request_15, _decode_fetch_request_17, _decode_fetch_request_18,)
-FetchRequest.ENCODERS = (_encode_fetch_request_0, _encode_fetch_request_0, _encode_fetch_request_0, _encode_fetch_request_3, _encode_fetch_request_4, _encode_fetch_request_5, _encode_fetch_request_5, _encode_fetch_request_7, _encode_fetch_request_7, _encode_fetch_request_9, _encode_fetch_request_9, _encode_fetch_request_11, _encode_fetch_request_12, _encode_fetch_request_13, _encode_fetch_request_13, _encode_fetch_request_15, _encode_fetch_request_15, _encode_fetch_request_17, _encode_fetch_request_18,)
-FetchResponse.DECODERS = (_decode_fetch_response_0, _decode_fetch_response_1, _decode_fetch_response_1, _decode_fetch_response_1, _decode_fetch_response_4, _decode_fetch_response_5, _decode_fetch_response_5, _decode_fetch_response_7, _decode_fetch_response_7, _decode_fetch_response_7, _decode_fetch_response_7, _decode_fetch_response_11, _decode_fetch_response_12, _decode_fetch_response_13, _decode_fetch_response_13, _decode_fetch_response_13, _decode_fetch_response_16, _decode_fetch_response_16, _decode_fetch_response_16,)
-FetchResponse.ENCODERS = (_encode_fetch_response_0, _encode_fetch_response_1, _encode_fetch_response_1, _encode_fetch_response_1, _encode_fetch_response_4, _encode_fetch_response_5, _encode_fetch_response_5, _encode_fetch_response_7, _encode_fetch_response_7, _encode_fetch_response_7, _encode_fetch_response_7, _encode_fetch_response_11, _encode_fetch_response_12, _encode_fetch_response_13, _encode_fetch_response_13, _encode_fetch_response_13, _encode_fetch_response_16, _encode_fetch_response_16, _encode_fetch_response_16,)
+FetchRequest.DECODERS = {
+    0: _decode_fetch_request_0,
+    1: _decode_fetch_request_0,
+    2: _decode_fetch_request_0,
+    3: _decode_fetch_request_3,
+    4: _decode_fetch_request_4,
+    5: _decode_fetch_request_5,
+    6: _decode_fetch_request_5,
+    7: _decode_fetch_request_7,
+    8: _decode_fetch_request_7,
+    9: _decode_fetch_request_9,
+    10: _decode_fetch_request_9,
+    11: _decode_fetch_request_11,
+    12: _decode_fetch_request_12,
+    13: _decode_fetch_request_13,
+    14: _decode_fetch_request_13,
+    15: _decode_fetch_request_15,
+    16: _decode_fetch_request_15,
+    17: _decode_fetch_request_17,
+    18: _decode_fetch_request_18,
+}
+FetchRequest.ENCODERS = {
+    0: _encode_fetch_request_0,
+    1: _encode_fetch_request_0,
+    2: _encode_fetch_request_0,
+    3: _encode_fetch_request_3,
+    4: _encode_fetch_request_4,
+    5: _encode_fetch_request_5,
+    6: _encode_fetch_request_5,
+    7: _encode_fetch_request_7,
+    8: _encode_fetch_request_7,
+    9: _encode_fetch_request_9,
+    10: _encode_fetch_request_9,
+    11: _encode_fetch_request_11,
+    12: _encode_fetch_request_12,
+    13: _encode_fetch_request_13,
+    14: _encode_fetch_request_13,
+    15: _encode_fetch_request_15,
+    16: _encode_fetch_request_15,
+    17: _encode_fetch_request_17,
+    18: _encode_fetch_request_18,
+}
+FetchResponse.DECODERS = {
+    0: _decode_fetch_response_0,
+    1: _decode_fetch_response_1,
+    2: _decode_fetch_response_1,
+    3: _decode_fetch_response_1,
+    4: _decode_fetch_response_4,
+    5: _decode_fetch_response_5,
+    6: _decode_fetch_response_5,
+    7: _decode_fetch_response_7,
+    8: _decode_fetch_response_7,
+    9: _decode_fetch_response_7,
+    10: _decode_fetch_response_7,
+    11: _decode_fetch_response_11,
+    12: _decode_fetch_response_12,
+    13: _decode_fetch_response_13,
+    14: _decode_fetch_response_13,
+    15: _decode_fetch_response_13,
+    16: _decode_fetch_response_16,
+    17: _decode_fetch_response_16,
+    18: _decode_fetch_response_16,
+}
+FetchResponse.ENCODERS = {
+    0: _encode_fetch_response_0,
+    1: _encode_fetch_response_1,
+    2: _encode_fetch_response_1,
+    3: _encode_fetch_response_1,
+    4: _encode_fetch_response_4,
+    5: _encode_fetch_response_5,
+    6: _encode_fetch_response_5,
+    7: _encode_fetch_response_7,
+    8: _encode_fetch_response_7,
+    9: _encode_fetch_response_7,
+    10: _encode_fetch_response_7,
+    11: _encode_fetch_response_11,
+    12: _encode_fetch_response_12,
+    13: _encode_fetch_response_13,
+    14: _encode_fetch_response_13,
+    15: _encode_fetch_response_13,
+    16: _encode_fetch_response_16,
+    17: _encode_fetch_response_16,
+    18: _encode_fetch_response_16,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -617,7 +617,7 @@ def _decode_fetch_snapshot_response_0(buf: memoryview, pos: int) -> tuple[FetchS
             x2.size, x2.position, n = _u_qqB(buf, pos)
             pos += 17
             if n > 127:
-                n, pos = _long_bytes_length(buf, pos)
+                n, pos = _read_uvarint(buf, pos - 1)
             if not n:
                 raise _null_field("unaligned_records")
             stop = pos + n - 1
@@ -711,7 +711,7 @@ def _decode_fetch_snapshot_response_1(buf: memoryview, pos: int) -> tuple[FetchS
             x2.size, x2.position, n = _u_qqB(buf, pos)
             pos += 17
             if n > 127:
-                n, pos = _long_bytes_length(buf, pos)
+                n, pos = _read_uvarint(buf, pos - 1)
             if not n:
                 raise _null_field("unaligned_records")
             stop = pos + n - 1
@@ -940,7 +940,19 @@ def _encode_fetch_snapshot_response_1(x: FetchSnapshotResponse, out: list[_Buffe
     out.append(b"".join(parts))
 
 
-FetchSnapshotRequest.DECODERS = (_decode_fetch_snapshot_request_0, _decode_fetch_snapshot_request_1,)
-FetchSnapshotRequest.ENCODERS = (_encode_fetch_snapshot_request_0, _encode_fetch_snapshot_request_1,)
-FetchSnapshotResponse.DECODERS = (_decode_fetch_snapshot_response_0, _decode_fetch_snapshot_response_1,)
-FetchSnapshotResponse.ENCODERS = (_encode_fetch_snapshot_response_0, _encode_fetch_snapshot_response_1,)
+FetchSnapshotRequest.DECODERS = {
+    0: _decode_fetch_snapshot_request_0,
+    1: _decode_fetch_snapshot_request_1,
+}
+FetchSnapshotRequest.ENCODERS = {
+    0: _encode_fetch_snapshot_request_0,
+    1: _encode_fetch_snapshot_request_1,
+}
+FetchSnapshotResponse.DECODERS = {
+    0: _decode_fetch_snapshot_response_0,
+    1: _decode_fetch_snapshot_response_1,
+}
+FetchSnapshotResponse.ENCODERS = {
+    0: _encode_fetch_snapshot_response_0,
+    1: _encode_fetch_snapshot_response_1,
+}

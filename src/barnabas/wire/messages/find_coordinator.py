@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -573,7 +573,39 @@ def _encode_find_coordinator_response_4(x: FindCoordinatorResponse, out: list[_B
     out.append(b"".join(parts))
 
 
-FindCoordinatorRequest.DECODERS = (_decode_find_coordinator_request_0, _decode_find_coordinator_request_1, _decode_find_coordinator_request_1, _decode_find_coordinator_request_3, _decode_find_coordinator_request_4, _decode_find_coordinator_request_4, _decode_find_coordinator_request_4,)
-FindCoordinatorRequest.ENCODERS = (_encode_find_coordinator_request_0, _encode_find_coordinator_request_1, _encode_find_coordinator_request_1, _encode_find_coordinator_request_3, _encode_find_coordinator_request_4, _encode_find_coordinator_request_4, _encode_find_coordinator_request_4,)
-FindCoordinatorResponse.DECODERS = (_decode_find_coordinator_response_0, _decode_find_coordinator_response_1, _decode_find_coordinator_response_1, _decode_find_coordinator_response_3, _decode_find_coordinator_response_4, _decode_find_coordinator_response_4, _decode_find_coordinator_response_4,)
-FindCoordinatorResponse.ENCODERS = (_encode_find_coordinator_response_0, _encode_find_coordinator_response_1, _encode_find_coordinator_response_1, _encode_find_coordinator_response_3, _encode_find_coordinator_response_4, _encode_find_coordinator_response_4, _encode_find_coordinator_response_4,)
+FindCoordinatorRequest.DECODERS = {
+    0: _decode_find_coordinator_request_0,
+    1: _decode_find_coordinator_request_1,
+    2: _decode_find_coordinator_request_1,
+    3: _decode_find_coordinator_request_3,
+    4: _decode_find_coordinator_request_4,
+    5: _decode_find_coordinator_request_4,
+    6: _decode_find_coordinator_request_4,
+}
+FindCoordinatorRequest.ENCODERS = {
+    0: _encode_find_coordinator_request_0,
+    1: _encode_find_coordinator_request_1,
+    2: _encode_find_coordinator_request_1,
+    3: _encode_find_coordinator_request_3,
+    4: _encode_find_coordinator_request_4,
+    5: _encode_find_coordinator_request_4,
+    6: _encode_find_coordinator_request_4,
+}
+FindCoordinatorResponse.DECODERS = {
+    0: _decode_find_coordinator_response_0,
+    1: _decode_find_coordinator_response_1,
+    2: _decode_find_coordinator_response_1,
+    3: _decode_find_coordinator_response_3,
+    4: _decode_find_coordinator_response_4,
+    5: _decode_find_coordinator_response_4,
+    6: _decode_find_coordinator_response_4,
+}
+FindCoordinatorResponse.ENCODERS = {
+    0: _encode_find_coordinator_response_0,
+    1: _encode_find_coordinator_response_1,
+    2: _encode_find_coordinator_response_1,
+    3: _encode_find_coordinator_response_3,
+    4: _encode_find_coordinator_response_4,
+    5: _encode_find_coordinator_response_4,
+    6: _encode_find_coordinator_response_4,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -406,7 +406,39 @@ def _encode_init_producer_id_response_6(x: InitProducerIdResponse, out: list[_Bu
     out.append(b"".join(parts))
 
 
-InitProducerIdRequest.DECODERS = (_decode_init_producer_id_request_0, _decode_init_producer_id_request_0, _decode_init_producer_id_request_2, _decode_init_producer_id_request_3, _decode_init_producer_id_request_3, _decode_init_producer_id_request_3, _decode_init_producer_id_request_6,)
-InitProducerIdRequest.ENCODERS = (_encode_init_producer_id_request_0, _encode_init_producer_id_request_0, _encode_init_producer_id_request_2, _encode_init_producer_id_request_3, _encode_init_producer_id_request_3, _encode_init_producer_id_request_3, _encode_init_producer_id_request_6,)
-InitProducerIdResponse.DECODERS = (_decode_init_producer_id_response_0, _decode_init_producer_id_response_0, _decode_init_producer_id_response_2, _decode_init_producer_id_response_2, _decode_init_producer_id_response_2, _decode_init_producer_id_response_2, _decode_init_producer_id_response_6,)
-InitProducerIdResponse.ENCODERS = (_encode_init_producer_id_response_0, _encode_init_producer_id_response_0, _encode_init_producer_id_response_2, _encode_init_producer_id_response_2, _encode_init_producer_id_response_2, _encode_init_producer_id_response_2, _encode_init_producer_id_response_6,)
+InitProducerIdRequest.DECODERS = {
+    0: _decode_init_producer_id_request_0,
+    1: _decode_init_producer_id_request_0,
+    2: _decode_init_producer_id_request_2,
+    3: _decode_init_producer_id_request_3,
+    4: _decode_init_producer_id_request_3,
+    5: _decode_init_producer_id_request_3,
+    6: _decode_init_producer_id_request_6,
+}
+InitProducerIdRequest.ENCODERS = {
+    0: _encode_init_producer_id_request_0,
+    1: _encode_init_producer_id_request_0,
+    2: _encode_init_producer_id_request_2,
+    3: _encode_init_producer_id_request_3,
+    4: _encode_init_producer_id_request_3,
+    5: _encode_init_producer_id_request_3,
+    6: _encode_init_producer_id_request_6,
+}
+InitProducerIdResponse.DECODERS = {
+    0: _decode_init_producer_id_response_0,
+    1: _decode_init_producer_id_response_0,
+    2: _decode_init_producer_id_response_2,
+    3: _decode_init_producer_id_response_2,
+    4: _decode_init_producer_id_response_2,
+    5: _decode_init_producer_id_response_2,
+    6: _decode_init_producer_id_response_6,
+}
+InitProducerIdResponse.ENCODERS = {
+    0: _encode_init_producer_id_response_0,
+    1: _encode_init_producer_id_response_0,
+    2: _encode_init_producer_id_response_2,
+    3: _encode_init_producer_id_response_2,
+    4: _encode_init_producer_id_response_2,
+    5: _encode_init_producer_id_response_2,
+    6: _encode_init_producer_id_response_6,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -353,7 +353,15 @@ def _encode_initialize_share_group_state_response_0(x: InitializeShareGroupState
     out.append(b"".join(parts))
 
 
-InitializeShareGroupStateRequest.DECODERS = (_decode_initialize_share_group_state_request_0,)
-InitializeShareGroupStateRequest.ENCODERS = (_encode_initialize_share_group_state_request_0,)
-InitializeShareGroupStateResponse.DECODERS = (_decode_initialize_share_group_state_response_0,)
-InitializeShareGroupStateResponse.ENCODERS = (_encode_initialize_share_group_state_response_0,)
+InitializeShareGroupStateRequest.DECODERS = {
+    0: _decode_initialize_share_group_state_request_0,
+}
+InitializeShareGroupStateRequest.ENCODERS = {
+    0: _encode_initialize_share_group_state_request_0,
+}
+InitializeShareGroupStateResponse.DECODERS = {
+    0: _decode_initialize_share_group_state_response_0,
+}
+InitializeShareGroupStateResponse.ENCODERS = {
+    0: _encode_initialize_share_group_state_response_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -417,7 +417,7 @@ def _decode_join_group_request_6(buf: memoryview, pos: int) -> tuple[JoinGroupRe
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = _long_bytes_length(buf, pos)
+            n, pos = _read_uvarint(buf, pos - 1)
         if not n:
             raise _null_field("metadata")
         stop = pos + n - 1
@@ -502,7 +502,7 @@ def _decode_join_group_request_8(buf: memoryview, pos: int) -> tuple[JoinGroupRe
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = _long_bytes_length(buf, pos)
+            n, pos = _read_uvarint(buf, pos - 1)
         if not n:
             raise _null_field("metadata")
         stop = pos + n - 1
@@ -1026,7 +1026,7 @@ def _decode_join_group_response_6(buf: memoryview, pos: int) -> tuple[JoinGroupR
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = _long_bytes_length(buf, pos)
+            n, pos = _read_uvarint(buf, pos - 1)
         if not n:
             raise _null_field("metadata")
         stop = pos + n - 1
@@ -1123,7 +1123,7 @@ def _decode_join_group_response_7(buf: memoryview, pos: int) -> tuple[JoinGroupR
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = _long_bytes_length(buf, pos)
+            n, pos = _read_uvarint(buf, pos - 1)
         if not n:
             raise _null_field("metadata")
         stop = pos + n - 1
@@ -1219,7 +1219,7 @@ def _decode_join_group_response_9(buf: memoryview, pos: int) -> tuple[JoinGroupR
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = _long_bytes_length(buf, pos)
+            n, pos = _read_uvarint(buf, pos - 1)
         if not n:
             raise _null_field("metadata")
         stop = pos + n - 1
@@ -1566,7 +1566,51 @@ def _encode_join_group_response_9(x: JoinGroupResponse, out: list[_Buffer], vers
     out.append(b"".join(parts))
 
 
-JoinGroupRequest.DECODERS = (_decode_join_group_request_0, _decode_join_group_request_1, _decode_join_group_request_1, _decode_join_group_request_1, _decode_join_group_request_1, _decode_join_group_request_5, _decode_join_group_request_6, _decode_join_group_request_6, _decode_join_group_request_8, _decode_join_group_request_8,)
-JoinGroupRequest.ENCODERS = (_encode_join_group_request_0, _encode_join_group_request_1, _encode_join_group_request_1, _encode_join_group_request_1, _encode_join_group_request_1, _encode_join_group_request_5, _encode_join_group_request_6, _encode_join_group_request_6, _encode_join_group_request_8, _encode_join_group_request_8,)
-JoinGroupResponse.DECODERS = (_decode_join_group_response_0, _decode_join_group_response_0, _decode_join_group_response_2, _decode_join_group_response_2, _decode_join_group_response_2, _decode_join_group_response_5, _decode_join_group_response_6, _decode_join_group_response_7, _decode_join_group_response_7, _decode_join_group_response_9,)
-JoinGroupResponse.ENCODERS = (_encode_join_group_response_0, _encode_join_group_response_0, _encode_join_group_response_2, _encode_join_group_response_2, _encode_join_group_response_2, _encode_join_group_response_5, _encode_join_group_response_6, _encode_join_group_response_7, _encode_join_group_response_7, _encode_join_group_response_9,)
+JoinGroupRequest.DECODERS = {
+    0: _decode_join_group_request_0,
+    1: _decode_join_group_request_1,
+    2: _decode_join_group_request_1,
+    3: _decode_join_group_request_1,
+    4: _decode_join_group_request_1,
+    5: _decode_join_group_request_5,
+    6: _decode_join_group_request_6,
+    7: _decode_join_group_request_6,
+    8: _decode_join_group_request_8,
+    9: _decode_join_group_request_8,
+}
+JoinGroupRequest.ENCODERS = {
+    0: _encode_join_group_request_0,
+    1: _encode_join_group_request_1,
+    2: _encode_join_group_request_1,
+    3: _encode_join_group_request_1,
+    4: _encode_join_group_request_1,
+    5: _encode_join_group_request_5,
+    6: _encode_join_group_request_6,
+    7: _encode_join_group_request_6,
+    8: _encode_join_group_request_8,
+    9: _encode_join_group_request_8,
+}
+JoinGroupResponse.DECODERS = {
+    0: _decode_join_group_response_0,
+    1: _decode_join_group_response_0,
+    2: _decode_join_group_response_2,
+    3: _decode_join_group_response_2,
+    4: _decode_join_group_response_2,
+    5: _decode_join_group_response_5,
+    6: _decode_join_group_response_6,
+    7: _decode_join_group_response_7,
+    8: _decode_join_group_response_7,
+    9: _decode_join_group_response_9,
+}
+JoinGroupResponse.ENCODERS = {
+    0: _encode_join_group_response_0,
+    1: _encode_join_group_response_0,
+    2: _encode_join_group_response_2,
+    3: _encode_join_group_response_2,
+    4: _encode_join_group_response_2,
+    5: _encode_join_group_response_5,
+    6: _encode_join_group_response_6,
+    7: _encode_join_group_response_7,
+    8: _encode_join_group_response_7,
+    9: _encode_join_group_response_9,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -83,5 +83,9 @@ def _encode_k_raft_version_record_0(x: KRaftVersionRecord, out: list[_Buffer], v
     out.append(b"".join(parts))
 
 
-KRaftVersionRecord.DECODERS = (_decode_k_raft_version_record_0,)
-KRaftVersionRecord.ENCODERS = (_encode_k_raft_version_record_0,)
+KRaftVersionRecord.DECODERS = {
+    0: _decode_k_raft_version_record_0,
+}
+KRaftVersionRecord.ENCODERS = {
+    0: _encode_k_raft_version_record_0,
+}

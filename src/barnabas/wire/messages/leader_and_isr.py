@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -1827,7 +1827,43 @@ def _encode_leader_and_isr_response_5(x: LeaderAndIsrResponse, out: list[_Buffer
     out.append(b"".join(parts))
 
 
-LeaderAndIsrRequest.DECODERS = (_decode_leader_and_isr_request_0, _decode_leader_and_isr_request_1, _decode_leader_and_isr_request_2, _decode_leader_and_isr_request_3, _decode_leader_and_isr_request_4, _decode_leader_and_isr_request_5, _decode_leader_and_isr_request_6, _decode_leader_and_isr_request_7,)
-LeaderAndIsrRequest.ENCODERS = (_encode_leader_and_isr_request_0, _encode_leader_and_isr_request_1, _encode_leader_and_isr_request_2, _encode_leader_and_isr_request_3, _encode_leader_and_isr_request_4, _encode_leader_and_isr_request_5, _encode_leader_and_isr_request_6, _encode_leader_and_isr_request_7,)
-LeaderAndIsrResponse.DECODERS = (_decode_leader_and_isr_response_0, _decode_leader_and_isr_response_0, _decode_leader_and_isr_response_0, _decode_leader_and_isr_response_0, _decode_leader_and_isr_response_4, _decode_leader_and_isr_response_5, _decode_leader_and_isr_response_5, _decode_leader_and_isr_response_5,)
-LeaderAndIsrResponse.ENCODERS = (_encode_leader_and_isr_response_0, _encode_leader_and_isr_response_0, _encode_leader_and_isr_response_0, _encode_leader_and_isr_response_0, _encode_leader_and_isr_response_4, _encode_leader_and_isr_response_5, _encode_leader_and_isr_response_5, _encode_leader_and_isr_response_5,)
+LeaderAndIsrRequest.DECODERS = {
+    0: _decode_leader_and_isr_request_0,
+    1: _decode_leader_and_isr_request_1,
+    2: _decode_leader_and_isr_request_2,
+    3: _decode_leader_and_isr_request_3,
+    4: _decode_leader_and_isr_request_4,
+    5: _decode_leader_and_isr_request_5,
+    6: _decode_leader_and_isr_request_6,
+    7: _decode_leader_and_isr_request_7,
+}
+LeaderAndIsrRequest.ENCODERS = {
+    0: _encode_leader_and_isr_request_0,
+    1: _encode_leader_and_isr_request_1,
+    2: _encode_leader_and_isr_request_2,
+    3: _encode_leader_and_isr_request_3,
+    4: _encode_leader_and_isr_request_4,
+    5: _encode_leader_and_isr_request_5,
+    6: _encode_leader_and_isr_request_6,
+    7: _encode_leader_and_isr_request_7,
+}
+LeaderAndIsrResponse.DECODERS = {
+    0: _decode_leader_and_isr_response_0,
+    1: _decode_leader_and_isr_response_0,
+    2: _decode_leader_and_isr_response_0,
+    3: _decode_leader_and_isr_response_0,
+    4: _decode_leader_and_isr_response_4,
+    5: _decode_leader_and_isr_response_5,
+    6: _decode_leader_and_isr_response_5,
+    7: _decode_leader_and_isr_response_5,
+}
+LeaderAndIsrResponse.ENCODERS = {
+    0: _encode_leader_and_isr_response_0,
+    1: _encode_leader_and_isr_response_0,
+    2: _encode_leader_and_isr_response_0,
+    3: _encode_leader_and_isr_response_0,
+    4: _encode_leader_and_isr_response_4,
+    5: _encode_leader_and_isr_response_5,
+    6: _encode_leader_and_isr_response_5,
+    7: _encode_leader_and_isr_response_5,
+}

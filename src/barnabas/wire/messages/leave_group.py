@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -677,7 +677,35 @@ def _encode_leave_group_response_4(x: LeaveGroupResponse, out: list[_Buffer], ve
     out.append(b"".join(parts))
 
 
-LeaveGroupRequest.DECODERS = (_decode_leave_group_request_0, _decode_leave_group_request_0, _decode_leave_group_request_0, _decode_leave_group_request_3, _decode_leave_group_request_4, _decode_leave_group_request_5,)
-LeaveGroupRequest.ENCODERS = (_encode_leave_group_request_0, _encode_leave_group_request_0, _encode_leave_group_request_0, _encode_leave_group_request_3, _encode_leave_group_request_4, _encode_leave_group_request_5,)
-LeaveGroupResponse.DECODERS = (_decode_leave_group_response_0, _decode_leave_group_response_1, _decode_leave_group_response_1, _decode_leave_group_response_3, _decode_leave_group_response_4, _decode_leave_group_response_4,)
-LeaveGroupResponse.ENCODERS = (_encode_leave_group_response_0, _encode_leave_group_response_1, _encode_leave_group_response_1, _encode_leave_group_response_3, _encode_leave_group_response_4, _encode_leave_group_response_4,)
+LeaveGroupRequest.DECODERS = {
+    0: _decode_leave_group_request_0,
+    1: _decode_leave_group_request_0,
+    2: _decode_leave_group_request_0,
+    3: _decode_leave_group_request_3,
+    4: _decode_leave_group_request_4,
+    5: _decode_leave_group_request_5,
+}
+LeaveGroupRequest.ENCODERS = {
+    0: _encode_leave_group_request_0,
+    1: _encode_leave_group_request_0,
+    2: _encode_leave_group_request_0,
+    3: _encode_leave_group_request_3,
+    4: _encode_leave_group_request_4,
+    5: _encode_leave_group_request_5,
+}
+LeaveGroupResponse.DECODERS = {
+    0: _decode_leave_group_response_0,
+    1: _decode_leave_group_response_1,
+    2: _decode_leave_group_response_1,
+    3: _decode_leave_group_response_3,
+    4: _decode_leave_group_response_4,
+    5: _decode_leave_group_response_4,
+}
+LeaveGroupResponse.ENCODERS = {
+    0: _encode_leave_group_response_0,
+    1: _encode_leave_group_response_1,
+    2: _encode_leave_group_response_1,
+    3: _encode_leave_group_response_3,
+    4: _encode_leave_group_response_4,
+    5: _encode_leave_group_response_4,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -182,7 +182,15 @@ def _encode_list_client_metrics_resources_response_0(x: ListClientMetricsResourc
     out.append(b"".join(parts))
 
 
-ListClientMetricsResourcesRequest.DECODERS = (_decode_list_client_metrics_resources_request_0,)
-ListClientMetricsResourcesRequest.ENCODERS = (_encode_list_client_metrics_resources_request_0,)
-ListClientMetricsResourcesResponse.DECODERS = (_decode_list_client_metrics_resources_response_0,)
-ListClientMetricsResourcesResponse.ENCODERS = (_encode_list_client_metrics_resources_response_0,)
+ListClientMetricsResourcesRequest.DECODERS = {
+    0: _decode_list_client_metrics_resources_request_0,
+}
+ListClientMetricsResourcesRequest.ENCODERS = {
+    0: _encode_list_client_metrics_resources_request_0,
+}
+ListClientMetricsResourcesResponse.DECODERS = {
+    0: _decode_list_client_metrics_resources_response_0,
+}
+ListClientMetricsResourcesResponse.ENCODERS = {
+    0: _encode_list_client_metrics_resources_response_0,
+}

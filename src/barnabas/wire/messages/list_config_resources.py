@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -307,7 +307,19 @@ def _encode_list_config_resources_response_1(x: ListConfigResourcesResponse, out
     out.append(b"".join(parts))
 
 
-ListConfigResourcesRequest.DECODERS = (_decode_list_config_resources_request_0, _decode_list_config_resources_request_1,)
-ListConfigResourcesRequest.ENCODERS = (_encode_list_config_resources_request_0, _encode_list_config_resources_request_1,)
-ListConfigResourcesResponse.DECODERS = (_decode_list_config_resources_response_0, _decode_list_config_resources_response_1,)
-ListConfigResourcesResponse.ENCODERS = (_encode_list_config_resources_response_0, _encode_list_config_resources_response_1,)
+ListConfigResourcesRequest.DECODERS = {
+    0: _decode_list_config_resources_request_0,
+    1: _decode_list_config_resources_request_1,
+}
+ListConfigResourcesRequest.ENCODERS = {
+    0: _encode_list_config_resources_request_0,
+    1: _encode_list_config_resources_request_1,
+}
+ListConfigResourcesResponse.DECODERS = {
+    0: _decode_list_config_resources_response_0,
+    1: _decode_list_config_resources_response_1,
+}
+ListConfigResourcesResponse.ENCODERS = {
+    0: _encode_list_config_resources_response_0,
+    1: _encode_list_config_resources_response_1,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -705,7 +705,35 @@ def _encode_list_groups_response_5(x: ListGroupsResponse, out: list[_Buffer], ve
     out.append(b"".join(parts))
 
 
-ListGroupsRequest.DECODERS = (_decode_list_groups_request_0, _decode_list_groups_request_0, _decode_list_groups_request_0, _decode_list_groups_request_3, _decode_list_groups_request_4, _decode_list_groups_request_5,)
-ListGroupsRequest.ENCODERS = (_encode_list_groups_request_0, _encode_list_groups_request_0, _encode_list_groups_request_0, _encode_list_groups_request_3, _encode_list_groups_request_4, _encode_list_groups_request_5,)
-ListGroupsResponse.DECODERS = (_decode_list_groups_response_0, _decode_list_groups_response_1, _decode_list_groups_response_1, _decode_list_groups_response_3, _decode_list_groups_response_4, _decode_list_groups_response_5,)
-ListGroupsResponse.ENCODERS = (_encode_list_groups_response_0, _encode_list_groups_response_1, _encode_list_groups_response_1, _encode_list_groups_response_3, _encode_list_groups_response_4, _encode_list_groups_response_5,)
+ListGroupsRequest.DECODERS = {
+    0: _decode_list_groups_request_0,
+    1: _decode_list_groups_request_0,
+    2: _decode_list_groups_request_0,
+    3: _decode_list_groups_request_3,
+    4: _decode_list_groups_request_4,
+    5: _decode_list_groups_request_5,
+}
+ListGroupsRequest.ENCODERS = {
+    0: _encode_list_groups_request_0,
+    1: _encode_list_groups_request_0,
+    2: _encode_list_groups_request_0,
+    3: _encode_list_groups_request_3,
+    4: _encode_list_groups_request_4,
+    5: _encode_list_groups_request_5,
+}
+ListGroupsResponse.DECODERS = {
+    0: _decode_list_groups_response_0,
+    1: _decode_list_groups_response_1,
+    2: _decode_list_groups_response_1,
+    3: _decode_list_groups_response_3,
+    4: _decode_list_groups_response_4,
+    5: _decode_list_groups_response_5,
+}
+ListGroupsResponse.ENCODERS = {
+    0: _encode_list_groups_response_0,
+    1: _encode_list_groups_response_1,
+    2: _encode_list_groups_response_1,
+    3: _encode_list_groups_response_3,
+    4: _encode_list_groups_response_4,
+    5: _encode_list_groups_response_5,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -1048,7 +1048,59 @@ def _encode_list_offsets_response_6(x: ListOffsetsResponse, out: list[_Buffer], 
     out.append(b"".join(parts))
 
 
-ListOffsetsRequest.DECODERS = (_decode_list_offsets_request_0, _decode_list_offsets_request_1, _decode_list_offsets_request_2, _decode_list_offsets_request_2, _decode_list_offsets_request_4, _decode_list_offsets_request_4, _decode_list_offsets_request_6, _decode_list_offsets_request_6, _decode_list_offsets_request_6, _decode_list_offsets_request_6, _decode_list_offsets_request_10, _decode_list_offsets_request_10,)
-ListOffsetsRequest.ENCODERS = (_encode_list_offsets_request_0, _encode_list_offsets_request_1, _encode_list_offsets_request_2, _encode_list_offsets_request_2, _encode_list_offsets_request_4, _encode_list_offsets_request_4, _encode_list_offsets_request_6, _encode_list_offsets_request_6, _encode_list_offsets_request_6, _encode_list_offsets_request_6, _encode_list_offsets_request_10, _encode_list_offsets_request_10,)
-ListOffsetsResponse.DECODERS = (_decode_list_offsets_response_0, _decode_list_offsets_response_1, _decode_list_offsets_response_2, _decode_list_offsets_response_2, _decode_list_offsets_response_4, _decode_list_offsets_response_4, _decode_list_offsets_response_6, _decode_list_offsets_response_6, _decode_list_offsets_response_6, _decode_list_offsets_response_6, _decode_list_offsets_response_6, _decode_list_offsets_response_6,)
-ListOffsetsResponse.ENCODERS = (_encode_list_offsets_response_0, _encode_list_offsets_response_1, _encode_list_offsets_response_2, _encode_list_offsets_response_2, _encode_list_offsets_response_4, _encode_list_offsets_response_4, _encode_list_offsets_response_6, _encode_list_offsets_response_6, _encode_list_offsets_response_6, _encode_list_offsets_response_6, _encode_list_offsets_response_6, _encode_list_offsets_response_6,)
+ListOffsetsRequest.DECODERS = {
+    0: _decode_list_offsets_request_0,
+    1: _decode_list_offsets_request_1,
+    2: _decode_list_offsets_request_2,
+    3: _decode_list_offsets_request_2,
+    4: _decode_list_offsets_request_4,
+    5: _decode_list_offsets_request_4,
+    6: _decode_list_offsets_request_6,
+    7: _decode_list_offsets_request_6,
+    8: _decode_list_offsets_request_6,
+    9: _decode_list_offsets_request_6,
+    10: _decode_list_offsets_request_10,
+    11: _decode_list_offsets_request_10,
+}
+ListOffsetsRequest.ENCODERS = {
+    0: _encode_list_offsets_request_0,
+    1: _encode_list_offsets_request_1,
+    2: _encode_list_offsets_request_2,
+    3: _encode_list_offsets_request_2,
+    4: _encode_list_offsets_request_4,
+    5: _encode_list_offsets_request_4,
+    6: _encode_list_offsets_request_6,
+    7: _encode_list_offsets_request_6,
+    8: _encode_list_offsets_request_6,
+    9: _encode_list_offsets_request_6,
+    10: _encode_list_offsets_request_10,
+    11: _encode_list_offsets_request_10,
+}
+ListOffsetsResponse.DECODERS = {
+    0: _decode_list_offsets_response_0,
+    1: _decode_list_offsets_response_1,
+    2: _decode_list_offsets_response_2,
+    3: _decode_list_offsets_response_2,
+    4: _decode_list_offsets_response_4,
+    5: _decode_list_offsets_response_4,
+    6: _decode_list_offsets_response_6,
+    7: _decode_list_offsets_response_6,
+    8: _decode_list_offsets_response_6,
+    9: _decode_list_offsets_response_6,
+    10: _decode_list_offsets_response_6,
+    11: _decode_list_offsets_response_6,
+}
+ListOffsetsResponse.ENCODERS = {
+    0: _encode_list_offsets_response_0,
+    1: _encode_list_offsets_response_1,
+    2: _encode_list_offsets_response_2,
+    3: _encode_list_offsets_response_2,
+    4: _encode_list_offsets_response_4,
+    5: _encode_list_offsets_response_4,
+    6: _encode_list_offsets_response_6,
+    7: _encode_list_offsets_response_6,
+    8: _encode_list_offsets_response_6,
+    9: _encode_list_offsets_response_6,
+    10: _encode_list_offsets_response_6,
+    11: _encode_list_offsets_response_6,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -474,7 +474,23 @@ def _encode_list_transactions_response_0(x: ListTransactionsResponse, out: list[
     out.append(b"".join(parts))
 
 
-ListTransactionsRequest.DECODERS = (_decode_list_transactions_request_0, _decode_list_transactions_request_1, _decode_list_transactions_request_2,)
-ListTransactionsRequest.ENCODERS = (_encode_list_transactions_request_0, _encode_list_transactions_request_1, _encode_list_transactions_request_2,)
-ListTransactionsResponse.DECODERS = (_decode_list_transactions_response_0, _decode_list_transactions_response_0, _decode_list_transactions_response_0,)
-ListTransactionsResponse.ENCODERS = (_encode_list_transactions_response_0, _encode_list_transactions_response_0, _encode_list_transactions_response_0,)
+ListTransactionsRequest.DECODERS = {
+    0: _decode_list_transactions_request_0,
+    1: _decode_list_transactions_request_1,
+    2: _decode_list_transactions_request_2,
+}
+ListTransactionsRequest.ENCODERS = {
+    0: _encode_list_transactions_request_0,
+    1: _encode_list_transactions_request_1,
+    2: _encode_list_transactions_request_2,
+}
+ListTransactionsResponse.DECODERS = {
+    0: _decode_list_transactions_response_0,
+    1: _decode_list_transactions_response_0,
+    2: _decode_list_transactions_response_0,
+}
+ListTransactionsResponse.ENCODERS = {
+    0: _encode_list_transactions_response_0,
+    1: _encode_list_transactions_response_0,
+    2: _encode_list_transactions_response_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -2930,7 +2930,67 @@ def _encode_metadata_response_13(x: MetadataResponse, out: list[_Buffer], versio
     out.append(b"".join(parts))
 
 
-MetadataRequest.DECODERS = (_decode_metadata_request_0, _decode_metadata_request_1, _decode_metadata_request_1, _decode_metadata_request_1, _decode_metadata_request_4, _decode_metadata_request_4, _decode_metadata_request_4, _decode_metadata_request_4, _decode_metadata_request_8, _decode_metadata_request_9, _decode_metadata_request_10, _decode_metadata_request_11, _decode_metadata_request_11, _decode_metadata_request_11,)
-MetadataRequest.ENCODERS = (_encode_metadata_request_0, _encode_metadata_request_1, _encode_metadata_request_1, _encode_metadata_request_1, _encode_metadata_request_4, _encode_metadata_request_4, _encode_metadata_request_4, _encode_metadata_request_4, _encode_metadata_request_8, _encode_metadata_request_9, _encode_metadata_request_10, _encode_metadata_request_11, _encode_metadata_request_11, _encode_metadata_request_11,)
-MetadataResponse.DECODERS = (_decode_metadata_response_0, _decode_metadata_response_1, _decode_metadata_response_2, _decode_metadata_response_3, _decode_metadata_response_3, _decode_metadata_response_5, _decode_metadata_response_5, _decode_metadata_response_7, _decode_metadata_response_8, _decode_metadata_response_9, _decode_metadata_response_10, _decode_metadata_response_11, _decode_metadata_response_12, _decode_metadata_response_13,)
-MetadataResponse.ENCODERS = (_encode_metadata_response_0, _encode_metadata_response_1, _encode_metadata_response_2, _encode_metadata_response_3, _encode_metadata_response_3, _encode_metadata_response_5, _encode_metadata_response_5, _encode_metadata_response_7, _encode_metadata_response_8, _encode_metadata_response_9, _encode_metadata_response_10, _encode_metadata_response_11, _encode_metadata_response_12, _encode_metadata_response_13,)
+MetadataRequest.DECODERS = {
+    0: _decode_metadata_request_0,
+    1: _decode_metadata_request_1,
+    2: _decode_metadata_request_1,
+    3: _decode_metadata_request_1,
+    4: _decode_metadata_request_4,
+    5: _decode_metadata_request_4,
+    6: _decode_metadata_request_4,
+    7: _decode_metadata_request_4,
+    8: _decode_metadata_request_8,
+    9: _decode_metadata_request_9,
+    10: _decode_metadata_request_10,
+    11: _decode_metadata_request_11,
+    12: _decode_metadata_request_11,
+    13: _decode_metadata_request_11,
+}
+MetadataRequest.ENCODERS = {
+    0: _encode_metadata_request_0,
+    1: _encode_metadata_request_1,
+    2: _encode_metadata_request_1,
+    3: _encode_metadata_request_1,
+    4: _encode_metadata_request_4,
+    5: _encode_metadata_request_4,
+    6: _encode_metadata_request_4,
+    7: _encode_metadata_request_4,
+    8: _encode_metadata_request_8,
+    9: _encode_metadata_request_9,
+    10: _encode_metadata_request_10,
+    11: _encode_metadata_request_11,
+    12: _encode_metadata_request_11,
+    13: _encode_metadata_request_11,
+}
+MetadataResponse.DECODERS = {
+    0: _decode_metadata_response_0,
+    1: _decode_metadata_response_1,
+    2: _decode_metadata_response_2,
+    3: _decode_metadata_response_3,
+    4: _decode_metadata_response_3,
+    5: _decode_metadata_response_5,
+    6: _decode_metadata_response_5,
+    7: _decode_metadata_response_7,
+    8: _decode_metadata_response_8,
+    9: _decode_metadata_response_9,
+    10: _decode_metadata_response_10,
+    11: _decode_metadata_response_11,
+    12: _decode_metadata_response_12,
+    13: _decode_metadata_response_13,
+}
+MetadataResponse.ENCODERS = {
+    0: _encode_metadata_response_0,
+    1: _encode_metadata_response_1,
+    2: _encode_metadata_response_2,
+    3: _encode_metadata_response_3,
+    4: _encode_metadata_response_3,
+    5: _encode_metadata_response_5,
+    6: _encode_metadata_response_5,
+    7: _encode_metadata_response_7,
+    8: _encode_metadata_response_8,
+    9: _encode_metadata_response_9,
+    10: _encode_metadata_response_10,
+    11: _encode_metadata_response_11,
+    12: _encode_metadata_response_12,
+    13: _encode_metadata_response_13,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -1489,7 +1489,55 @@ def _encode_offset_commit_response_10(x: OffsetCommitResponse, out: list[_Buffer
     out.append(b"".join(parts))
 
 
-OffsetCommitRequest.DECODERS = (_decode_offset_commit_request_0, _decode_offset_commit_request_1, _decode_offset_commit_request_2, _decode_offset_commit_request_2, _decode_offset_commit_request_2, _decode_offset_commit_request_5, _decode_offset_commit_request_6, _decode_offset_commit_request_7, _decode_offset_commit_request_8, _decode_offset_commit_request_8, _decode_offset_commit_request_10,)
-OffsetCommitRequest.ENCODERS = (_encode_offset_commit_request_0, _encode_offset_commit_request_1, _encode_offset_commit_request_2, _encode_offset_commit_request_2, _encode_offset_commit_request_2, _encode_offset_commit_request_5, _encode_offset_commit_request_6, _encode_offset_commit_request_7, _encode_offset_commit_request_8, _encode_offset_commit_request_8, _encode_offset_commit_request_10,)
-OffsetCommitResponse.DECODERS = (_decode_offset_commit_response_0, _decode_offset_commit_response_0, _decode_offset_commit_response_0, _decode_offset_commit_response_3, _decode_offset_commit_response_3, _decode_offset_commit_response_3, _decode_offset_commit_response_3, _decode_offset_commit_response_3, _decode_offset_commit_response_8, _decode_offset_commit_response_8, _decode_offset_commit_response_10,)
-OffsetCommitResponse.ENCODERS = (_encode_offset_commit_response_0, _encode_offset_commit_response_0, _encode_offset_commit_response_0, _encode_offset_commit_response_3, _encode_offset_commit_response_3, _encode_offset_commit_response_3, _encode_offset_commit_response_3, _encode_offset_commit_response_3, _encode_offset_commit_response_8, _encode_offset_commit_response_8, _encode_offset_commit_response_10,)
+OffsetCommitRequest.DECODERS = {
+    0: _decode_offset_commit_request_0,
+    1: _decode_offset_commit_request_1,
+    2: _decode_offset_commit_request_2,
+    3: _decode_offset_commit_request_2,
+    4: _decode_offset_commit_request_2,
+    5: _decode_offset_commit_request_5,
+    6: _decode_offset_commit_request_6,
+    7: _decode_offset_commit_request_7,
+    8: _decode_offset_commit_request_8,
+    9: _decode_offset_commit_request_8,
+    10: _decode_offset_commit_request_10,
+}
+OffsetCommitRequest.ENCODERS = {
+    0: _encode_offset_commit_request_0,
+    1: _encode_offset_commit_request_1,
+    2: _encode_offset_commit_request_2,
+    3: _encode_offset_commit_request_2,
+    4: _encode_offset_commit_request_2,
+    5: _encode_offset_commit_request_5,
+    6: _encode_offset_commit_request_6,
+    7: _encode_offset_commit_request_7,
+    8: _encode_offset_commit_request_8,
+    9: _encode_offset_commit_request_8,
+    10: _encode_offset_commit_request_10,
+}
+OffsetCommitResponse.DECODERS = {
+    0: _decode_offset_commit_response_0,
+    1: _decode_offset_commit_response_0,
+    2: _decode_offset_commit_response_0,
+    3: _decode_offset_commit_response_3,
+    4: _decode_offset_commit_response_3,
+    5: _decode_offset_commit_response_3,
+    6: _decode_offset_commit_response_3,
+    7: _decode_offset_commit_response_3,
+    8: _decode_offset_commit_response_8,
+    9: _decode_offset_commit_response_8,
+    10: _decode_offset_commit_response_10,
+}
+OffsetCommitResponse.ENCODERS = {
+    0: _encode_offset_commit_response_0,
+    1: _encode_offset_commit_response_0,
+    2: _encode_offset_commit_response_0,
+    3: _encode_offset_commit_response_3,
+    4: _encode_offset_commit_response_3,
+    5: _encode_offset_commit_response_3,
+    6: _encode_offset_commit_response_3,
+    7: _encode_offset_commit_response_3,
+    8: _encode_offset_commit_response_8,
+    9: _encode_offset_commit_response_8,
+    10: _encode_offset_commit_response_10,
+}

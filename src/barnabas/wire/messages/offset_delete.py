@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -293,7 +293,15 @@ def _encode_offset_delete_response_0(x: OffsetDeleteResponse, out: list[_Buffer]
     out.append(b"".join(parts))
 
 
-OffsetDeleteRequest.DECODERS = (_decode_offset_delete_request_0,)
-OffsetDeleteRequest.ENCODERS = (_encode_offset_delete_request_0,)
-OffsetDeleteResponse.DECODERS = (_decode_offset_delete_response_0,)
-OffsetDeleteResponse.ENCODERS = (_encode_offset_delete_response_0,)
+OffsetDeleteRequest.DECODERS = {
+    0: _decode_offset_delete_request_0,
+}
+OffsetDeleteRequest.ENCODERS = {
+    0: _encode_offset_delete_request_0,
+}
+OffsetDeleteResponse.DECODERS = {
+    0: _decode_offset_delete_response_0,
+}
+OffsetDeleteResponse.ENCODERS = {
+    0: _encode_offset_delete_response_0,
+}

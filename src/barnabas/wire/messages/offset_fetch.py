@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -1881,7 +1881,55 @@ def _encode_offset_fetch_response_10(x: OffsetFetchResponse, out: list[_Buffer],
     out.append(b"".join(parts))
 
 
-OffsetFetchRequest.DECODERS = (_decode_offset_fetch_request_0, _decode_offset_fetch_request_0, _decode_offset_fetch_request_2, _decode_offset_fetch_request_2, _decode_offset_fetch_request_2, _decode_offset_fetch_request_2, _decode_offset_fetch_request_6, _decode_offset_fetch_request_7, _decode_offset_fetch_request_8, _decode_offset_fetch_request_9, _decode_offset_fetch_request_10,)
-OffsetFetchRequest.ENCODERS = (_encode_offset_fetch_request_0, _encode_offset_fetch_request_0, _encode_offset_fetch_request_2, _encode_offset_fetch_request_2, _encode_offset_fetch_request_2, _encode_offset_fetch_request_2, _encode_offset_fetch_request_6, _encode_offset_fetch_request_7, _encode_offset_fetch_request_8, _encode_offset_fetch_request_9, _encode_offset_fetch_request_10,)
-OffsetFetchResponse.DECODERS = (_decode_offset_fetch_response_0, _decode_offset_fetch_response_0, _decode_offset_fetch_response_2, _decode_offset_fetch_response_3, _decode_offset_fetch_response_3, _decode_offset_fetch_response_5, _decode_offset_fetch_response_6, _decode_offset_fetch_response_6, _decode_offset_fetch_response_8, _decode_offset_fetch_response_8, _decode_offset_fetch_response_10,)
-OffsetFetchResponse.ENCODERS = (_encode_offset_fetch_response_0, _encode_offset_fetch_response_0, _encode_offset_fetch_response_2, _encode_offset_fetch_response_3, _encode_offset_fetch_response_3, _encode_offset_fetch_response_5, _encode_offset_fetch_response_6, _encode_offset_fetch_response_6, _encode_offset_fetch_response_8, _encode_offset_fetch_response_8, _encode_offset_fetch_response_10,)
+OffsetFetchRequest.DECODERS = {
+    0: _decode_offset_fetch_request_0,
+    1: _decode_offset_fetch_request_0,
+    2: _decode_offset_fetch_request_2,
+    3: _decode_offset_fetch_request_2,
+    4: _decode_offset_fetch_request_2,
+    5: _decode_offset_fetch_request_2,
+    6: _decode_offset_fetch_request_6,
+    7: _decode_offset_fetch_request_7,
+    8: _decode_offset_fetch_request_8,
+    9: _decode_offset_fetch_request_9,
+    10: _decode_offset_fetch_request_10,
+}
+OffsetFetchRequest.ENCODERS = {
+    0: _encode_offset_fetch_request_0,
+    1: _encode_offset_fetch_request_0,
+    2: _encode_offset_fetch_request_2,
+    3: _encode_offset_fetch_request_2,
+    4: _encode_offset_fetch_request_2,
+    5: _encode_offset_fetch_request_2,
+    6: _encode_offset_fetch_request_6,
+    7: _encode_offset_fetch_request_7,
+    8: _encode_offset_fetch_request_8,
+    9: _encode_offset_fetch_request_9,
+    10: _encode_offset_fetch_request_10,
+}
+OffsetFetchResponse.DECODERS = {
+    0: _decode_offset_fetch_response_0,
+    1: _decode_offset_fetch_response_0,
+    2: _decode_offset_fetch_response_2,
+    3: _decode_offset_fetch_response_3,
+    4: _decode_offset_fetch_response_3,
+    5: _decode_offset_fetch_response_5,
+    6: _decode_offset_fetch_response_6,
+    7: _decode_offset_fetch_response_6,
+    8: _decode_offset_fetch_response_8,
+    9: _decode_offset_fetch_response_8,
+    10: _decode_offset_fetch_response_10,
+}
+OffsetFetchResponse.ENCODERS = {
+    0: _encode_offset_fetch_response_0,
+    1: _encode_offset_fetch_response_0,
+    2: _encode_offset_fetch_response_2,
+    3: _encode_offset_fetch_response_3,
+    4: _encode_offset_fetch_response_3,
+    5: _encode_offset_fetch_response_5,
+    6: _encode_offset_fetch_response_6,
+    7: _encode_offset_fetch_response_6,
+    8: _encode_offset_fetch_response_8,
+    9: _encode_offset_fetch_response_8,
+    10: _encode_offset_fetch_response_10,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -744,7 +744,31 @@ def _encode_offset_for_leader_epoch_response_4(x: OffsetForLeaderEpochResponse, 
     out.append(b"".join(parts))
 
 
-OffsetForLeaderEpochRequest.DECODERS = (_decode_offset_for_leader_epoch_request_0, _decode_offset_for_leader_epoch_request_0, _decode_offset_for_leader_epoch_request_2, _decode_offset_for_leader_epoch_request_3, _decode_offset_for_leader_epoch_request_4,)
-OffsetForLeaderEpochRequest.ENCODERS = (_encode_offset_for_leader_epoch_request_0, _encode_offset_for_leader_epoch_request_0, _encode_offset_for_leader_epoch_request_2, _encode_offset_for_leader_epoch_request_3, _encode_offset_for_leader_epoch_request_4,)
-OffsetForLeaderEpochResponse.DECODERS = (_decode_offset_for_leader_epoch_response_0, _decode_offset_for_leader_epoch_response_1, _decode_offset_for_leader_epoch_response_2, _decode_offset_for_leader_epoch_response_2, _decode_offset_for_leader_epoch_response_4,)
-OffsetForLeaderEpochResponse.ENCODERS = (_encode_offset_for_leader_epoch_response_0, _encode_offset_for_leader_epoch_response_1, _encode_offset_for_leader_epoch_response_2, _encode_offset_for_leader_epoch_response_2, _encode_offset_for_leader_epoch_response_4,)
+OffsetForLeaderEpochRequest.DECODERS = {
+    0: _decode_offset_for_leader_epoch_request_0,
+    1: _decode_offset_for_leader_epoch_request_0,
+    2: _decode_offset_for_leader_epoch_request_2,
+    3: _decode_offset_for_leader_epoch_request_3,
+    4: _decode_offset_for_leader_epoch_request_4,
+}
+OffsetForLeaderEpochRequest.ENCODERS = {
+    0: _encode_offset_for_leader_epoch_request_0,
+    1: _encode_offset_for_leader_epoch_request_0,
+    2: _encode_offset_for_leader_epoch_request_2,
+    3: _encode_offset_for_leader_epoch_request_3,
+    4: _encode_offset_for_leader_epoch_request_4,
+}
+OffsetForLeaderEpochResponse.DECODERS = {
+    0: _decode_offset_for_leader_epoch_response_0,
+    1: _decode_offset_for_leader_epoch_response_1,
+    2: _decode_offset_for_leader_epoch_response_2,
+    3: _decode_offset_for_leader_epoch_response_2,
+    4: _decode_offset_for_leader_epoch_response_4,
+}
+OffsetForLeaderEpochResponse.ENCODERS = {
+    0: _encode_offset_for_leader_epoch_response_0,
+    1: _encode_offset_for_leader_epoch_response_1,
+    2: _encode_offset_for_leader_epoch_response_2,
+    3: _encode_offset_for_leader_epoch_response_2,
+    4: _encode_offset_for_leader_epoch_response_4,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -427,7 +427,7 @@ def _decode_produce_request_9(buf: memoryview, pos: int) -> tuple[ProduceRequest
             x2.index, n = _u_iB(buf, pos)
             pos += 5
             if n > 127:
-                n, pos = _long_bytes_length(buf, pos)
+                n, pos = _read_uvarint(buf, pos - 1)
             if not n:
                 x2.records = None
             else:
@@ -496,7 +496,7 @@ def _decode_produce_request_13(buf: memoryview, pos: int) -> tuple[ProduceReques
             x2.index, n = _u_iB(buf, pos)
             pos += 5
             if n > 127:
-                n, pos = _long_bytes_length(buf, pos)
+                n, pos = _read_uvarint(buf, pos - 1)
             if not n:
                 x2.records = None
             else:
@@ -1820,7 +1820,67 @@ def _encode_produce_response_13(x: ProduceResponse, out: list[_Buffer], version:
     out.append(b"".join(parts))
 
 
-ProduceRequest.DECODERS = (_decode_produce_request_0, _decode_produce_request_0, _decode_produce_request_0, _decode_produce_request_3, _decode_produce_request_3, _decode_produce_request_3, _decode_produce_request_3, _decode_produce_request_3, _decode_produce_request_3, _decode_produce_request_9, _decode_produce_request_9, _decode_produce_request_9, _decode_produce_request_9, _decode_produce_request_13,)
-ProduceRequest.ENCODERS = (_encode_produce_request_0, _encode_produce_request_0, _encode_produce_request_0, _encode_produce_request_3, _encode_produce_request_3, _encode_produce_request_3, _encode_produce_request_3, _encode_produce_request_3, _encode_produce_request_3, _encode_produce_request_9, _encode_produce_request_9, _encode_produce_request_9, _encode_produce_request_9, _encode_produce_request_13,)
-ProduceResponse.DECODERS = (_decode_produce_response_0, _decode_produce_response_1, _decode_produce_response_2, _decode_produce_response_2, _decode_produce_response_2, _decode_produce_response_5, _decode_produce_response_5, _decode_produce_response_5, _decode_produce_response_8, _decode_produce_response_9, _decode_produce_response_10, _decode_produce_response_10, _decode_produce_response_10, _decode_produce_response_13,)
-ProduceResponse.ENCODERS = (_encode_produce_response_0, _encode_produce_response_1, _encode_produce_response_2, _encode_produce_response_2, _encode_produce_response_2, _encode_produce_response_5, _encode_produce_response_5, _encode_produce_response_5, _encode_produce_response_8, _encode_produce_response_9, _encode_produce_response_10, _encode_produce_response_10, _encode_produce_response_10, _encode_produce_response_13,)
+ProduceRequest.DECODERS = {
+    0: _decode_produce_request_0,
+    1: _decode_produce_request_0,
+    2: _decode_produce_request_0,
+    3: _decode_produce_request_3,
+    4: _decode_produce_request_3,
+    5: _decode_produce_request_3,
+    6: _decode_produce_request_3,
+    7: _decode_produce_request_3,
+    8: _decode_produce_request_3,
+    9: _decode_produce_request_9,
+    10: _decode_produce_request_9,
+    11: _decode_produce_request_9,
+    12: _decode_produce_request_9,
+    13: _decode_produce_request_13,
+}
+ProduceRequest.ENCODERS = {
+    0: _encode_produce_request_0,
+    1: _encode_produce_request_0,
+    2: _encode_produce_request_0,
+    3: _encode_produce_request_3,
+    4: _encode_produce_request_3,
+    5: _encode_produce_request_3,
+    6: _encode_produce_request_3,
+    7: _encode_produce_request_3,
+    8: _encode_produce_request_3,
+    9: _encode_produce_request_9,
+    10: _encode_produce_request_9,
+    11: _encode_produce_request_9,
+    12: _encode_produce_request_9,
+    13: _encode_produce_request_13,
+}
+ProduceResponse.DECODERS = {
+    0: _decode_produce_response_0,
+    1: _decode_produce_response_1,
+    2: _decode_produce_response_2,
+    3: _decode_produce_response_2,
+    4: _decode_produce_response_2,
+    5: _decode_produce_response_5,
+    6: _decode_produce_response_5,
+    7: _decode_produce_response_5,
+    8: _decode_produce_response_8,
+    9: _decode_produce_response_9,
+    10: _decode_produce_response_10,
+    11: _decode_produce_response_10,
+    12: _decode_produce_response_10,
+    13: _decode_produce_response_13,
+}
+ProduceResponse.ENCODERS = {
+    0: _encode_produce_response_0,
+    1: _encode_produce_response_1,
+    2: _encode_produce_response_2,
+    3: _encode_produce_response_2,
+    4: _encode_produce_response_2,
+    5: _encode_produce_response_5,
+    6: _encode_produce_response_5,
+    7: _encode_produce_response_5,
+    8: _encode_produce_response_8,
+    9: _encode_produce_response_9,
+    10: _encode_produce_response_10,
+    11: _encode_produce_response_10,
+    12: _encode_produce_response_10,
+    13: _encode_produce_response_13,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -98,7 +98,7 @@ def _decode_push_telemetry_request_0(buf: memoryview, pos: int) -> tuple[PushTel
     x.client_instance_id, x.subscription_id, x.terminating, x.compression_type, n = _u_uitbB(buf, pos)
     pos += 23
     if n > 127:
-        n, pos = _long_bytes_length(buf, pos)
+        n, pos = _read_uvarint(buf, pos - 1)
     if not n:
         raise _null_field("metrics")
     stop = pos + n - 1
@@ -159,7 +159,15 @@ def _encode_push_telemetry_response_0(x: PushTelemetryResponse, out: list[_Buffe
     out.append(b"".join(parts))
 
 
-PushTelemetryRequest.DECODERS = (_decode_push_telemetry_request_0,)
-PushTelemetryRequest.ENCODERS = (_encode_push_telemetry_request_0,)
-PushTelemetryResponse.DECODERS = (_decode_push_telemetry_response_0,)
-PushTelemetryResponse.ENCODERS = (_encode_push_telemetry_response_0,)
+PushTelemetryRequest.DECODERS = {
+    0: _decode_push_telemetry_request_0,
+}
+PushTelemetryRequest.ENCODERS = {
+    0: _encode_push_telemetry_request_0,
+}
+PushTelemetryResponse.DECODERS = {
+    0: _decode_push_telemetry_response_0,
+}
+PushTelemetryResponse.ENCODERS = {
+    0: _encode_push_telemetry_response_0,
+}

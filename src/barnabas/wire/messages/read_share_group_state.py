@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -416,7 +416,15 @@ def _encode_read_share_group_state_response_0(x: ReadShareGroupStateResponse, ou
     out.append(b"".join(parts))
 
 
-ReadShareGroupStateRequest.DECODERS = (_decode_read_share_group_state_request_0,)
-ReadShareGroupStateRequest.ENCODERS = (_encode_read_share_group_state_request_0,)
-ReadShareGroupStateResponse.DECODERS = (_decode_read_share_group_state_response_0,)
-ReadShareGroupStateResponse.ENCODERS = (_encode_read_share_group_state_response_0,)
+ReadShareGroupStateRequest.DECODERS = {
+    0: _decode_read_share_group_state_request_0,
+}
+ReadShareGroupStateRequest.ENCODERS = {
+    0: _encode_read_share_group_state_request_0,
+}
+ReadShareGroupStateResponse.DECODERS = {
+    0: _decode_read_share_group_state_response_0,
+}
+ReadShareGroupStateResponse.ENCODERS = {
+    0: _encode_read_share_group_state_response_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -469,7 +469,19 @@ def _encode_read_share_group_state_summary_response_1(x: ReadShareGroupStateSumm
     out.append(b"".join(parts))
 
 
-ReadShareGroupStateSummaryRequest.DECODERS = (_decode_read_share_group_state_summary_request_0, _decode_read_share_group_state_summary_request_0,)
-ReadShareGroupStateSummaryRequest.ENCODERS = (_encode_read_share_group_state_summary_request_0, _encode_read_share_group_state_summary_request_0,)
-ReadShareGroupStateSummaryResponse.DECODERS = (_decode_read_share_group_state_summary_response_0, _decode_read_share_group_state_summary_response_1,)
-ReadShareGroupStateSummaryResponse.ENCODERS = (_encode_read_share_group_state_summary_response_0, _encode_read_share_group_state_summary_response_1,)
+ReadShareGroupStateSummaryRequest.DECODERS = {
+    0: _decode_read_share_group_state_summary_request_0,
+    1: _decode_read_share_group_state_summary_request_0,
+}
+ReadShareGroupStateSummaryRequest.ENCODERS = {
+    0: _encode_read_share_group_state_summary_request_0,
+    1: _encode_read_share_group_state_summary_request_0,
+}
+ReadShareGroupStateSummaryResponse.DECODERS = {
+    0: _decode_read_share_group_state_summary_response_0,
+    1: _decode_read_share_group_state_summary_response_1,
+}
+ReadShareGroupStateSummaryResponse.ENCODERS = {
+    0: _encode_read_share_group_state_summary_response_0,
+    1: _encode_read_share_group_state_summary_response_1,
+}

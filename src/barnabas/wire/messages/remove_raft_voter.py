@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -180,7 +180,15 @@ def _encode_remove_raft_voter_response_0(x: RemoveRaftVoterResponse, out: list[_
     out.append(b"".join(parts))
 
 
-RemoveRaftVoterRequest.DECODERS = (_decode_remove_raft_voter_request_0,)
-RemoveRaftVoterRequest.ENCODERS = (_encode_remove_raft_voter_request_0,)
-RemoveRaftVoterResponse.DECODERS = (_decode_remove_raft_voter_response_0,)
-RemoveRaftVoterResponse.ENCODERS = (_encode_remove_raft_voter_response_0,)
+RemoveRaftVoterRequest.DECODERS = {
+    0: _decode_remove_raft_voter_request_0,
+}
+RemoveRaftVoterRequest.ENCODERS = {
+    0: _encode_remove_raft_voter_request_0,
+}
+RemoveRaftVoterResponse.DECODERS = {
+    0: _decode_remove_raft_voter_response_0,
+}
+RemoveRaftVoterResponse.ENCODERS = {
+    0: _encode_remove_raft_voter_response_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -112,7 +112,7 @@ def _decode_renew_delegation_token_request_2(buf: memoryview, pos: int) -> tuple
     n = buf[pos]
     pos += 1
     if n > 127:
-        n, pos = _long_bytes_length(buf, pos)
+        n, pos = _read_uvarint(buf, pos - 1)
     if not n:
         raise _null_field("hmac")
     stop = pos + n - 1
@@ -206,7 +206,23 @@ def _encode_renew_delegation_token_response_2(x: RenewDelegationTokenResponse, o
     out.append(b"".join(parts))
 
 
-RenewDelegationTokenRequest.DECODERS = (_decode_renew_delegation_token_request_0, _decode_renew_delegation_token_request_0, _decode_renew_delegation_token_request_2,)
-RenewDelegationTokenRequest.ENCODERS = (_encode_renew_delegation_token_request_0, _encode_renew_delegation_token_request_0, _encode_renew_delegation_token_request_2,)
-RenewDelegationTokenResponse.DECODERS = (_decode_renew_delegation_token_response_0, _decode_renew_delegation_token_response_0, _decode_renew_delegation_token_response_2,)
-RenewDelegationTokenResponse.ENCODERS = (_encode_renew_delegation_token_response_0, _encode_renew_delegation_token_response_0, _encode_renew_delegation_token_response_2,)
+RenewDelegationTokenRequest.DECODERS = {
+    0: _decode_renew_delegation_token_request_0,
+    1: _decode_renew_delegation_token_request_0,
+    2: _decode_renew_delegation_token_request_2,
+}
+RenewDelegationTokenRequest.ENCODERS = {
+    0: _encode_renew_delegation_token_request_0,
+    1: _encode_renew_delegation_token_request_0,
+    2: _encode_renew_delegation_token_request_2,
+}
+RenewDelegationTokenResponse.DECODERS = {
+    0: _decode_renew_delegation_token_response_0,
+    1: _decode_renew_delegation_token_response_0,
+    2: _decode_renew_delegation_token_response_2,
+}
+RenewDelegationTokenResponse.ENCODERS = {
+    0: _encode_renew_delegation_token_response_0,
+    1: _encode_renew_delegation_token_response_0,
+    2: _encode_renew_delegation_token_response_2,
+}

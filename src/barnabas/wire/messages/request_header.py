@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -163,5 +163,13 @@ def _encode_request_header_2(x: RequestHeader, out: list[_Buffer], version: int)
     out.append(b"".join(parts))
 
 
-RequestHeader.DECODERS = (_decode_request_header_0, _decode_request_header_1, _decode_request_header_2,)
-RequestHeader.ENCODERS = (_encode_request_header_0, _encode_request_header_1, _encode_request_header_2,)
+RequestHeader.DECODERS = {
+    0: _decode_request_header_0,
+    1: _decode_request_header_1,
+    2: _decode_request_header_2,
+}
+RequestHeader.ENCODERS = {
+    0: _encode_request_header_0,
+    1: _encode_request_header_1,
+    2: _encode_request_header_2,
+}

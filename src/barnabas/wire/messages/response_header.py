@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -100,5 +100,11 @@ def _encode_response_header_1(x: ResponseHeader, out: list[_Buffer], version: in
     out.append(b"".join(parts))
 
 
-ResponseHeader.DECODERS = (_decode_response_header_0, _decode_response_header_1,)
-ResponseHeader.ENCODERS = (_encode_response_header_0, _encode_response_header_1,)
+ResponseHeader.DECODERS = {
+    0: _decode_response_header_0,
+    1: _decode_response_header_1,
+}
+ResponseHeader.ENCODERS = {
+    0: _encode_response_header_0,
+    1: _encode_response_header_1,
+}

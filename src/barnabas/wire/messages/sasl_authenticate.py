@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -111,7 +111,7 @@ def _decode_sasl_authenticate_request_2(buf: memoryview, pos: int) -> tuple[Sasl
     n = buf[pos]
     pos += 1
     if n > 127:
-        n, pos = _long_bytes_length(buf, pos)
+        n, pos = _read_uvarint(buf, pos - 1)
     if not n:
         raise _null_field("auth_bytes")
     stop = pos + n - 1
@@ -225,7 +225,7 @@ def _decode_sasl_authenticate_response_2(buf: memoryview, pos: int) -> tuple[Sas
     n = buf[pos]
     pos += 1
     if n > 127:
-        n, pos = _long_bytes_length(buf, pos)
+        n, pos = _read_uvarint(buf, pos - 1)
     if not n:
         raise _null_field("auth_bytes")
     stop = pos + n - 1
@@ -315,7 +315,23 @@ def _encode_sasl_authenticate_response_2(x: SaslAuthenticateResponse, out: list[
     out.append(b"".join(parts))
 
 
-SaslAuthenticateRequest.DECODERS = (_decode_sasl_authenticate_request_0, _decode_sasl_authenticate_request_0, _decode_sasl_authenticate_request_2,)
-SaslAuthenticateRequest.ENCODERS = (_encode_sasl_authenticate_request_0, _encode_sasl_authenticate_request_0, _encode_sasl_authenticate_request_2,)
-SaslAuthenticateResponse.DECODERS = (_decode_sasl_authenticate_response_0, _decode_sasl_authenticate_response_1, _decode_sasl_authenticate_response_2,)
-SaslAuthenticateResponse.ENCODERS = (_encode_sasl_authenticate_response_0, _encode_sasl_authenticate_response_1, _encode_sasl_authenticate_response_2,)
+SaslAuthenticateRequest.DECODERS = {
+    0: _decode_sasl_authenticate_request_0,
+    1: _decode_sasl_authenticate_request_0,
+    2: _decode_sasl_authenticate_request_2,
+}
+SaslAuthenticateRequest.ENCODERS = {
+    0: _encode_sasl_authenticate_request_0,
+    1: _encode_sasl_authenticate_request_0,
+    2: _encode_sasl_authenticate_request_2,
+}
+SaslAuthenticateResponse.DECODERS = {
+    0: _decode_sasl_authenticate_response_0,
+    1: _decode_sasl_authenticate_response_1,
+    2: _decode_sasl_authenticate_response_2,
+}
+SaslAuthenticateResponse.ENCODERS = {
+    0: _encode_sasl_authenticate_response_0,
+    1: _encode_sasl_authenticate_response_1,
+    2: _encode_sasl_authenticate_response_2,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -146,7 +146,19 @@ def _encode_sasl_handshake_response_0(x: SaslHandshakeResponse, out: list[_Buffe
     out.append(b"".join(parts))
 
 
-SaslHandshakeRequest.DECODERS = (_decode_sasl_handshake_request_0, _decode_sasl_handshake_request_0,)
-SaslHandshakeRequest.ENCODERS = (_encode_sasl_handshake_request_0, _encode_sasl_handshake_request_0,)
-SaslHandshakeResponse.DECODERS = (_decode_sasl_handshake_response_0, _decode_sasl_handshake_response_0,)
-SaslHandshakeResponse.ENCODERS = (_encode_sasl_handshake_response_0, _encode_sasl_handshake_response_0,)
+SaslHandshakeRequest.DECODERS = {
+    0: _decode_sasl_handshake_request_0,
+    1: _decode_sasl_handshake_request_0,
+}
+SaslHandshakeRequest.ENCODERS = {
+    0: _encode_sasl_handshake_request_0,
+    1: _encode_sasl_handshake_request_0,
+}
+SaslHandshakeResponse.DECODERS = {
+    0: _decode_sasl_handshake_response_0,
+    1: _decode_sasl_handshake_response_0,
+}
+SaslHandshakeResponse.ENCODERS = {
+    0: _encode_sasl_handshake_response_0,
+    1: _encode_sasl_handshake_response_0,
+}

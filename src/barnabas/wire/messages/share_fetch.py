@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -1079,7 +1079,7 @@ def _decode_share_fetch_response_0(buf: memoryview, pos: int) -> tuple[ShareFetc
             n = buf[pos]
             pos += 1
             if n > 127:
-                n, pos = _long_bytes_length(buf, pos)
+                n, pos = _read_uvarint(buf, pos - 1)
             if not n:
                 x2.records = None
             else:
@@ -1230,7 +1230,7 @@ def _decode_share_fetch_response_1(buf: memoryview, pos: int) -> tuple[ShareFetc
             n = buf[pos]
             pos += 1
             if n > 127:
-                n, pos = _long_bytes_length(buf, pos)
+                n, pos = _read_uvarint(buf, pos - 1)
             if not n:
                 raise _null_field("records")
             stop = pos + n - 1
@@ -1528,7 +1528,23 @@ def _encode_share_fetch_response_1(x: ShareFetchResponse, out: list[_Buffer], ve
     out.append(b"".join(parts))
 
 
-ShareFetchRequest.DECODERS = (_decode_share_fetch_request_0, _decode_share_fetch_request_1, _decode_share_fetch_request_2,)
-ShareFetchRequest.ENCODERS = (_encode_share_fetch_request_0, _encode_share_fetch_request_1, _encode_share_fetch_request_2,)
-ShareFetchResponse.DECODERS = (_decode_share_fetch_response_0, _decode_share_fetch_response_1, _decode_share_fetch_response_1,)
-ShareFetchResponse.ENCODERS = (_encode_share_fetch_response_0, _encode_share_fetch_response_1, _encode_share_fetch_response_1,)
+ShareFetchRequest.DECODERS = {
+    0: _decode_share_fetch_request_0,
+    1: _decode_share_fetch_request_1,
+    2: _decode_share_fetch_request_2,
+}
+ShareFetchRequest.ENCODERS = {
+    0: _encode_share_fetch_request_0,
+    1: _encode_share_fetch_request_1,
+    2: _encode_share_fetch_request_2,
+}
+ShareFetchResponse.DECODERS = {
+    0: _decode_share_fetch_response_0,
+    1: _decode_share_fetch_response_1,
+    2: _decode_share_fetch_response_1,
+}
+ShareFetchResponse.ENCODERS = {
+    0: _encode_share_fetch_response_0,
+    1: _encode_share_fetch_response_1,
+    2: _encode_share_fetch_response_1,
+}

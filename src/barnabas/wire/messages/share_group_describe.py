@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -560,7 +560,19 @@ def _encode_share_group_describe_response_0(x: ShareGroupDescribeResponse, out: 
     out.append(b"".join(parts))
 
 
-ShareGroupDescribeRequest.DECODERS = (_decode_share_group_describe_request_0, _decode_share_group_describe_request_0,)
-ShareGroupDescribeRequest.ENCODERS = (_encode_share_group_describe_request_0, _encode_share_group_describe_request_0,)
-ShareGroupDescribeResponse.DECODERS = (_decode_share_group_describe_response_0, _decode_share_group_describe_response_0,)
-ShareGroupDescribeResponse.ENCODERS = (_encode_share_group_describe_response_0, _encode_share_group_describe_response_0,)
+ShareGroupDescribeRequest.DECODERS = {
+    0: _decode_share_group_describe_request_0,
+    1: _decode_share_group_describe_request_0,
+}
+ShareGroupDescribeRequest.ENCODERS = {
+    0: _encode_share_group_describe_request_0,
+    1: _encode_share_group_describe_request_0,
+}
+ShareGroupDescribeResponse.DECODERS = {
+    0: _decode_share_group_describe_response_0,
+    1: _decode_share_group_describe_response_0,
+}
+ShareGroupDescribeResponse.ENCODERS = {
+    0: _encode_share_group_describe_response_0,
+    1: _encode_share_group_describe_response_0,
+}

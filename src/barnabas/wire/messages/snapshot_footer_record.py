@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -80,5 +80,9 @@ def _encode_snapshot_footer_record_0(x: SnapshotFooterRecord, out: list[_Buffer]
     out.append(b"".join(parts))
 
 
-SnapshotFooterRecord.DECODERS = (_decode_snapshot_footer_record_0,)
-SnapshotFooterRecord.ENCODERS = (_encode_snapshot_footer_record_0,)
+SnapshotFooterRecord.DECODERS = {
+    0: _decode_snapshot_footer_record_0,
+}
+SnapshotFooterRecord.ENCODERS = {
+    0: _encode_snapshot_footer_record_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -2307,7 +2307,19 @@ def _encode_streams_group_heartbeat_response_1(x: StreamsGroupHeartbeatResponse,
     out.append(b"".join(parts))
 
 
-StreamsGroupHeartbeatRequest.DECODERS = (_decode_streams_group_heartbeat_request_0, _decode_streams_group_heartbeat_request_0,)
-StreamsGroupHeartbeatRequest.ENCODERS = (_encode_streams_group_heartbeat_request_0, _encode_streams_group_heartbeat_request_0,)
-StreamsGroupHeartbeatResponse.DECODERS = (_decode_streams_group_heartbeat_response_0, _decode_streams_group_heartbeat_response_1,)
-StreamsGroupHeartbeatResponse.ENCODERS = (_encode_streams_group_heartbeat_response_0, _encode_streams_group_heartbeat_response_1,)
+StreamsGroupHeartbeatRequest.DECODERS = {
+    0: _decode_streams_group_heartbeat_request_0,
+    1: _decode_streams_group_heartbeat_request_0,
+}
+StreamsGroupHeartbeatRequest.ENCODERS = {
+    0: _encode_streams_group_heartbeat_request_0,
+    1: _encode_streams_group_heartbeat_request_0,
+}
+StreamsGroupHeartbeatResponse.DECODERS = {
+    0: _decode_streams_group_heartbeat_response_0,
+    1: _decode_streams_group_heartbeat_response_1,
+}
+StreamsGroupHeartbeatResponse.ENCODERS = {
+    0: _encode_streams_group_heartbeat_response_0,
+    1: _encode_streams_group_heartbeat_response_1,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -767,7 +767,15 @@ def _encode_streams_group_topology_description_update_response_0(x: StreamsGroup
     out.append(b"".join(parts))
 
 
-StreamsGroupTopologyDescriptionUpdateRequest.DECODERS = (_decode_streams_group_topology_description_update_request_0,)
-StreamsGroupTopologyDescriptionUpdateRequest.ENCODERS = (_encode_streams_group_topology_description_update_request_0,)
-StreamsGroupTopologyDescriptionUpdateResponse.DECODERS = (_decode_streams_group_topology_description_update_response_0,)
-StreamsGroupTopologyDescriptionUpdateResponse.ENCODERS = (_encode_streams_group_topology_description_update_response_0,)
+StreamsGroupTopologyDescriptionUpdateRequest.DECODERS = {
+    0: _decode_streams_group_topology_description_update_request_0,
+}
+StreamsGroupTopologyDescriptionUpdateRequest.ENCODERS = {
+    0: _encode_streams_group_topology_description_update_request_0,
+}
+StreamsGroupTopologyDescriptionUpdateResponse.DECODERS = {
+    0: _decode_streams_group_topology_description_update_response_0,
+}
+StreamsGroupTopologyDescriptionUpdateResponse.ENCODERS = {
+    0: _encode_streams_group_topology_description_update_response_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -297,7 +297,7 @@ def _decode_sync_group_request_4(buf: memoryview, pos: int) -> tuple[SyncGroupRe
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = _long_bytes_length(buf, pos)
+            n, pos = _read_uvarint(buf, pos - 1)
         if not n:
             raise _null_field("assignment")
         stop = pos + n - 1
@@ -393,7 +393,7 @@ def _decode_sync_group_request_5(buf: memoryview, pos: int) -> tuple[SyncGroupRe
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = _long_bytes_length(buf, pos)
+            n, pos = _read_uvarint(buf, pos - 1)
         if not n:
             raise _null_field("assignment")
         stop = pos + n - 1
@@ -652,7 +652,7 @@ def _decode_sync_group_response_4(buf: memoryview, pos: int) -> tuple[SyncGroupR
     x.throttle_time_ms, x.error_code, n = _u_ihB(buf, pos)
     pos += 7
     if n > 127:
-        n, pos = _long_bytes_length(buf, pos)
+        n, pos = _read_uvarint(buf, pos - 1)
     if not n:
         raise _null_field("assignment")
     stop = pos + n - 1
@@ -693,7 +693,7 @@ def _decode_sync_group_response_5(buf: memoryview, pos: int) -> tuple[SyncGroupR
     n = buf[pos]
     pos += 1
     if n > 127:
-        n, pos = _long_bytes_length(buf, pos)
+        n, pos = _read_uvarint(buf, pos - 1)
     if not n:
         raise _null_field("assignment")
     stop = pos + n - 1
@@ -790,7 +790,35 @@ def _encode_sync_group_response_5(x: SyncGroupResponse, out: list[_Buffer], vers
     out.append(b"".join(parts))
 
 
-SyncGroupRequest.DECODERS = (_decode_sync_group_request_0, _decode_sync_group_request_0, _decode_sync_group_request_0, _decode_sync_group_request_3, _decode_sync_group_request_4, _decode_sync_group_request_5,)
-SyncGroupRequest.ENCODERS = (_encode_sync_group_request_0, _encode_sync_group_request_0, _encode_sync_group_request_0, _encode_sync_group_request_3, _encode_sync_group_request_4, _encode_sync_group_request_5,)
-SyncGroupResponse.DECODERS = (_decode_sync_group_response_0, _decode_sync_group_response_1, _decode_sync_group_response_1, _decode_sync_group_response_1, _decode_sync_group_response_4, _decode_sync_group_response_5,)
-SyncGroupResponse.ENCODERS = (_encode_sync_group_response_0, _encode_sync_group_response_1, _encode_sync_group_response_1, _encode_sync_group_response_1, _encode_sync_group_response_4, _encode_sync_group_response_5,)
+SyncGroupRequest.DECODERS = {
+    0: _decode_sync_group_request_0,
+    1: _decode_sync_group_request_0,
+    2: _decode_sync_group_request_0,
+    3: _decode_sync_group_request_3,
+    4: _decode_sync_group_request_4,
+    5: _decode_sync_group_request_5,
+}
+SyncGroupRequest.ENCODERS = {
+    0: _encode_sync_group_request_0,
+    1: _encode_sync_group_request_0,
+    2: _encode_sync_group_request_0,
+    3: _encode_sync_group_request_3,
+    4: _encode_sync_group_request_4,
+    5: _encode_sync_group_request_5,
+}
+SyncGroupResponse.DECODERS = {
+    0: _decode_sync_group_response_0,
+    1: _decode_sync_group_response_1,
+    2: _decode_sync_group_response_1,
+    3: _decode_sync_group_response_1,
+    4: _decode_sync_group_response_4,
+    5: _decode_sync_group_response_5,
+}
+SyncGroupResponse.ENCODERS = {
+    0: _encode_sync_group_response_0,
+    1: _encode_sync_group_response_1,
+    2: _encode_sync_group_response_1,
+    3: _encode_sync_group_response_1,
+    4: _encode_sync_group_response_4,
+    5: _encode_sync_group_response_5,
+}

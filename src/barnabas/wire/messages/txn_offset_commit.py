@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -1017,7 +1017,39 @@ def _encode_txn_offset_commit_response_6(x: TxnOffsetCommitResponse, out: list[_
     out.append(b"".join(parts))
 
 
-TxnOffsetCommitRequest.DECODERS = (_decode_txn_offset_commit_request_0, _decode_txn_offset_commit_request_0, _decode_txn_offset_commit_request_2, _decode_txn_offset_commit_request_3, _decode_txn_offset_commit_request_3, _decode_txn_offset_commit_request_3, _decode_txn_offset_commit_request_6,)
-TxnOffsetCommitRequest.ENCODERS = (_encode_txn_offset_commit_request_0, _encode_txn_offset_commit_request_0, _encode_txn_offset_commit_request_2, _encode_txn_offset_commit_request_3, _encode_txn_offset_commit_request_3, _encode_txn_offset_commit_request_3, _encode_txn_offset_commit_request_6,)
-TxnOffsetCommitResponse.DECODERS = (_decode_txn_offset_commit_response_0, _decode_txn_offset_commit_response_0, _decode_txn_offset_commit_response_0, _decode_txn_offset_commit_response_3, _decode_txn_offset_commit_response_3, _decode_txn_offset_commit_response_3, _decode_txn_offset_commit_response_6,)
-TxnOffsetCommitResponse.ENCODERS = (_encode_txn_offset_commit_response_0, _encode_txn_offset_commit_response_0, _encode_txn_offset_commit_response_0, _encode_txn_offset_commit_response_3, _encode_txn_offset_commit_response_3, _encode_txn_offset_commit_response_3, _encode_txn_offset_commit_response_6,)
+TxnOffsetCommitRequest.DECODERS = {
+    0: _decode_txn_offset_commit_request_0,
+    1: _decode_txn_offset_commit_request_0,
+    2: _decode_txn_offset_commit_request_2,
+    3: _decode_txn_offset_commit_request_3,
+    4: _decode_txn_offset_commit_request_3,
+    5: _decode_txn_offset_commit_request_3,
+    6: _decode_txn_offset_commit_request_6,
+}
+TxnOffsetCommitRequest.ENCODERS = {
+    0: _encode_txn_offset_commit_request_0,
+    1: _encode_txn_offset_commit_request_0,
+    2: _encode_txn_offset_commit_request_2,
+    3: _encode_txn_offset_commit_request_3,
+    4: _encode_txn_offset_commit_request_3,
+    5: _encode_txn_offset_commit_request_3,
+    6: _encode_txn_offset_commit_request_6,
+}
+TxnOffsetCommitResponse.DECODERS = {
+    0: _decode_txn_offset_commit_response_0,
+    1: _decode_txn_offset_commit_response_0,
+    2: _decode_txn_offset_commit_response_0,
+    3: _decode_txn_offset_commit_response_3,
+    4: _decode_txn_offset_commit_response_3,
+    5: _decode_txn_offset_commit_response_3,
+    6: _decode_txn_offset_commit_response_6,
+}
+TxnOffsetCommitResponse.ENCODERS = {
+    0: _encode_txn_offset_commit_response_0,
+    1: _encode_txn_offset_commit_response_0,
+    2: _encode_txn_offset_commit_response_0,
+    3: _encode_txn_offset_commit_response_3,
+    4: _encode_txn_offset_commit_response_3,
+    5: _encode_txn_offset_commit_response_3,
+    6: _encode_txn_offset_commit_response_6,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -1954,7 +1954,47 @@ def _encode_update_metadata_response_6(x: UpdateMetadataResponse, out: list[_Buf
     out.append(b"".join(parts))
 
 
-UpdateMetadataRequest.DECODERS = (_decode_update_metadata_request_0, _decode_update_metadata_request_1, _decode_update_metadata_request_2, _decode_update_metadata_request_3, _decode_update_metadata_request_4, _decode_update_metadata_request_5, _decode_update_metadata_request_6, _decode_update_metadata_request_7, _decode_update_metadata_request_8,)
-UpdateMetadataRequest.ENCODERS = (_encode_update_metadata_request_0, _encode_update_metadata_request_1, _encode_update_metadata_request_2, _encode_update_metadata_request_3, _encode_update_metadata_request_4, _encode_update_metadata_request_5, _encode_update_metadata_request_6, _encode_update_metadata_request_7, _encode_update_metadata_request_8,)
-UpdateMetadataResponse.DECODERS = (_decode_update_metadata_response_0, _decode_update_metadata_response_0, _decode_update_metadata_response_0, _decode_update_metadata_response_0, _decode_update_metadata_response_0, _decode_update_metadata_response_0, _decode_update_metadata_response_6, _decode_update_metadata_response_6, _decode_update_metadata_response_6,)
-UpdateMetadataResponse.ENCODERS = (_encode_update_metadata_response_0, _encode_update_metadata_response_0, _encode_update_metadata_response_0, _encode_update_metadata_response_0, _encode_update_metadata_response_0, _encode_update_metadata_response_0, _encode_update_metadata_response_6, _encode_update_metadata_response_6, _encode_update_metadata_response_6,)
+UpdateMetadataRequest.DECODERS = {
+    0: _decode_update_metadata_request_0,
+    1: _decode_update_metadata_request_1,
+    2: _decode_update_metadata_request_2,
+    3: _decode_update_metadata_request_3,
+    4: _decode_update_metadata_request_4,
+    5: _decode_update_metadata_request_5,
+    6: _decode_update_metadata_request_6,
+    7: _decode_update_metadata_request_7,
+    8: _decode_update_metadata_request_8,
+}
+UpdateMetadataRequest.ENCODERS = {
+    0: _encode_update_metadata_request_0,
+    1: _encode_update_metadata_request_1,
+    2: _encode_update_metadata_request_2,
+    3: _encode_update_metadata_request_3,
+    4: _encode_update_metadata_request_4,
+    5: _encode_update_metadata_request_5,
+    6: _encode_update_metadata_request_6,
+    7: _encode_update_metadata_request_7,
+    8: _encode_update_metadata_request_8,
+}
+UpdateMetadataResponse.DECODERS = {
+    0: _decode_update_metadata_response_0,
+    1: _decode_update_metadata_response_0,
+    2: _decode_update_metadata_response_0,
+    3: _decode_update_metadata_response_0,
+    4: _decode_update_metadata_response_0,
+    5: _decode_update_metadata_response_0,
+    6: _decode_update_metadata_response_6,
+    7: _decode_update_metadata_response_6,
+    8: _decode_update_metadata_response_6,
+}
+UpdateMetadataResponse.ENCODERS = {
+    0: _encode_update_metadata_response_0,
+    1: _encode_update_metadata_response_0,
+    2: _encode_update_metadata_response_0,
+    3: _encode_update_metadata_response_0,
+    4: _encode_update_metadata_response_0,
+    5: _encode_update_metadata_response_0,
+    6: _encode_update_metadata_response_6,
+    7: _encode_update_metadata_response_6,
+    8: _encode_update_metadata_response_6,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -360,7 +360,15 @@ def _encode_update_raft_voter_response_0(x: UpdateRaftVoterResponse, out: list[_
     out.append(b"".join(parts))
 
 
-UpdateRaftVoterRequest.DECODERS = (_decode_update_raft_voter_request_0,)
-UpdateRaftVoterRequest.ENCODERS = (_encode_update_raft_voter_request_0,)
-UpdateRaftVoterResponse.DECODERS = (_decode_update_raft_voter_response_0,)
-UpdateRaftVoterResponse.ENCODERS = (_encode_update_raft_voter_response_0,)
+UpdateRaftVoterRequest.DECODERS = {
+    0: _decode_update_raft_voter_request_0,
+}
+UpdateRaftVoterRequest.ENCODERS = {
+    0: _encode_update_raft_voter_request_0,
+}
+UpdateRaftVoterResponse.DECODERS = {
+    0: _decode_update_raft_voter_response_0,
+}
+UpdateRaftVoterResponse.ENCODERS = {
+    0: _encode_update_raft_voter_response_0,
+}

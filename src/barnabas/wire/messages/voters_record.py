@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -251,5 +251,9 @@ def _encode_voters_record_0(x: VotersRecord, out: list[_Buffer], version: int) -
     out.append(b"".join(parts))
 
 
-VotersRecord.DECODERS = (_decode_voters_record_0,)
-VotersRecord.ENCODERS = (_encode_voters_record_0,)
+VotersRecord.DECODERS = {
+    0: _decode_voters_record_0,
+}
+VotersRecord.ENCODERS = {
+    0: _encode_voters_record_0,
+}

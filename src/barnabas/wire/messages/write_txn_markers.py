@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -695,7 +695,23 @@ def _encode_write_txn_markers_response_1(x: WriteTxnMarkersResponse, out: list[_
     out.append(b"".join(parts))
 
 
-WriteTxnMarkersRequest.DECODERS = (_decode_write_txn_markers_request_0, _decode_write_txn_markers_request_1, _decode_write_txn_markers_request_2,)
-WriteTxnMarkersRequest.ENCODERS = (_encode_write_txn_markers_request_0, _encode_write_txn_markers_request_1, _encode_write_txn_markers_request_2,)
-WriteTxnMarkersResponse.DECODERS = (_decode_write_txn_markers_response_0, _decode_write_txn_markers_response_1, _decode_write_txn_markers_response_1,)
-WriteTxnMarkersResponse.ENCODERS = (_encode_write_txn_markers_response_0, _encode_write_txn_markers_response_1, _encode_write_txn_markers_response_1,)
+WriteTxnMarkersRequest.DECODERS = {
+    0: _decode_write_txn_markers_request_0,
+    1: _decode_write_txn_markers_request_1,
+    2: _decode_write_txn_markers_request_2,
+}
+WriteTxnMarkersRequest.ENCODERS = {
+    0: _encode_write_txn_markers_request_0,
+    1: _encode_write_txn_markers_request_1,
+    2: _encode_write_txn_markers_request_2,
+}
+WriteTxnMarkersResponse.DECODERS = {
+    0: _decode_write_txn_markers_response_0,
+    1: _decode_write_txn_markers_response_1,
+    2: _decode_write_txn_markers_response_1,
+}
+WriteTxnMarkersResponse.ENCODERS = {
+    0: _encode_write_txn_markers_response_0,
+    1: _encode_write_txn_markers_response_1,
+    2: _encode_write_txn_markers_response_1,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -301,7 +301,7 @@ def _decode_consumer_group_member_metadata_value_0(buf: memoryview, pos: int) ->
                         n = buf[pos]
                         pos += 1
                         if n > 127:
-                            n, pos = _long_bytes_length(buf, pos)
+                            n, pos = _read_uvarint(buf, pos - 1)
                         if not n:
                             raise _null_field("metadata")
                         stop = pos + n - 1
@@ -431,7 +431,15 @@ def _encode_consumer_group_member_metadata_value_0(x: ConsumerGroupMemberMetadat
     out.append(b"".join(parts))
 
 
-ConsumerGroupMemberMetadataKey.DECODERS = (_decode_consumer_group_member_metadata_key_0,)
-ConsumerGroupMemberMetadataKey.ENCODERS = (_encode_consumer_group_member_metadata_key_0,)
-ConsumerGroupMemberMetadataValue.DECODERS = (_decode_consumer_group_member_metadata_value_0,)
-ConsumerGroupMemberMetadataValue.ENCODERS = (_encode_consumer_group_member_metadata_value_0,)
+ConsumerGroupMemberMetadataKey.DECODERS = {
+    0: _decode_consumer_group_member_metadata_key_0,
+}
+ConsumerGroupMemberMetadataKey.ENCODERS = {
+    0: _encode_consumer_group_member_metadata_key_0,
+}
+ConsumerGroupMemberMetadataValue.DECODERS = {
+    0: _decode_consumer_group_member_metadata_value_0,
+}
+ConsumerGroupMemberMetadataValue.ENCODERS = {
+    0: _encode_consumer_group_member_metadata_value_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -270,7 +270,15 @@ def _encode_consumer_group_partition_metadata_value_0(x: ConsumerGroupPartitionM
     out.append(b"".join(parts))
 
 
-ConsumerGroupPartitionMetadataKey.DECODERS = (_decode_consumer_group_partition_metadata_key_0,)
-ConsumerGroupPartitionMetadataKey.ENCODERS = (_encode_consumer_group_partition_metadata_key_0,)
-ConsumerGroupPartitionMetadataValue.DECODERS = (_decode_consumer_group_partition_metadata_value_0,)
-ConsumerGroupPartitionMetadataValue.ENCODERS = (_encode_consumer_group_partition_metadata_value_0,)
+ConsumerGroupPartitionMetadataKey.DECODERS = {
+    0: _decode_consumer_group_partition_metadata_key_0,
+}
+ConsumerGroupPartitionMetadataKey.ENCODERS = {
+    0: _encode_consumer_group_partition_metadata_key_0,
+}
+ConsumerGroupPartitionMetadataValue.DECODERS = {
+    0: _decode_consumer_group_partition_metadata_value_0,
+}
+ConsumerGroupPartitionMetadataValue.ENCODERS = {
+    0: _encode_consumer_group_partition_metadata_value_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -153,7 +153,15 @@ def _encode_consumer_group_target_assignment_metadata_value_0(x: ConsumerGroupTa
     out.append(b"".join(parts))
 
 
-ConsumerGroupTargetAssignmentMetadataKey.DECODERS = (_decode_consumer_group_target_assignment_metadata_key_0,)
-ConsumerGroupTargetAssignmentMetadataKey.ENCODERS = (_encode_consumer_group_target_assignment_metadata_key_0,)
-ConsumerGroupTargetAssignmentMetadataValue.DECODERS = (_decode_consumer_group_target_assignment_metadata_value_0,)
-ConsumerGroupTargetAssignmentMetadataValue.ENCODERS = (_encode_consumer_group_target_assignment_metadata_value_0,)
+ConsumerGroupTargetAssignmentMetadataKey.DECODERS = {
+    0: _decode_consumer_group_target_assignment_metadata_key_0,
+}
+ConsumerGroupTargetAssignmentMetadataKey.ENCODERS = {
+    0: _encode_consumer_group_target_assignment_metadata_key_0,
+}
+ConsumerGroupTargetAssignmentMetadataValue.DECODERS = {
+    0: _decode_consumer_group_target_assignment_metadata_value_0,
+}
+ConsumerGroupTargetAssignmentMetadataValue.ENCODERS = {
+    0: _encode_consumer_group_target_assignment_metadata_value_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -590,7 +590,7 @@ def _decode_group_metadata_value_4(buf: memoryview, pos: int) -> tuple[GroupMeta
         x1.rebalance_timeout, x1.session_timeout, n = _u_iiB(buf, pos)
         pos += 9
         if n > 127:
-            n, pos = _long_bytes_length(buf, pos)
+            n, pos = _read_uvarint(buf, pos - 1)
         if not n:
             raise _null_field("subscription")
         stop = pos + n - 1
@@ -599,7 +599,7 @@ def _decode_group_metadata_value_4(buf: memoryview, pos: int) -> tuple[GroupMeta
         n = buf[pos]
         pos += 1
         if n > 127:
-            n, pos = _long_bytes_length(buf, pos)
+            n, pos = _read_uvarint(buf, pos - 1)
         if not n:
             raise _null_field("assignment")
         stop = pos + n - 1
@@ -953,7 +953,23 @@ def _encode_group_metadata_value_4(x: GroupMetadataValue, out: list[_Buffer], ve
     out.append(b"".join(parts))
 
 
-GroupMetadataKey.DECODERS = (_decode_group_metadata_key_0,)
-GroupMetadataKey.ENCODERS = (_encode_group_metadata_key_0,)
-GroupMetadataValue.DECODERS = (_decode_group_metadata_value_0, _decode_group_metadata_value_1, _decode_group_metadata_value_2, _decode_group_metadata_value_3, _decode_group_metadata_value_4,)
-GroupMetadataValue.ENCODERS = (_encode_group_metadata_value_0, _encode_group_metadata_value_1, _encode_group_metadata_value_2, _encode_group_metadata_value_3, _encode_group_metadata_value_4,)
+GroupMetadataKey.DECODERS = {
+    0: _decode_group_metadata_key_0,
+}
+GroupMetadataKey.ENCODERS = {
+    0: _encode_group_metadata_key_0,
+}
+GroupMetadataValue.DECODERS = {
+    0: _decode_group_metadata_value_0,
+    1: _decode_group_metadata_value_1,
+    2: _decode_group_metadata_value_2,
+    3: _decode_group_metadata_value_3,
+    4: _decode_group_metadata_value_4,
+}
+GroupMetadataValue.ENCODERS = {
+    0: _encode_group_metadata_value_0,
+    1: _encode_group_metadata_value_1,
+    2: _encode_group_metadata_value_2,
+    3: _encode_group_metadata_value_3,
+    4: _encode_group_metadata_value_4,
+}

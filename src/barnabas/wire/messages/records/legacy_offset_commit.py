@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -163,7 +163,15 @@ def _encode_legacy_offset_commit_value_0(x: LegacyOffsetCommitValue, out: list[_
     out.append(b"".join(parts))
 
 
-LegacyOffsetCommitKey.DECODERS = (_decode_legacy_offset_commit_key_0,)
-LegacyOffsetCommitKey.ENCODERS = (_encode_legacy_offset_commit_key_0,)
-LegacyOffsetCommitValue.DECODERS = (_decode_legacy_offset_commit_value_0,)
-LegacyOffsetCommitValue.ENCODERS = (_encode_legacy_offset_commit_value_0,)
+LegacyOffsetCommitKey.DECODERS = {
+    0: _decode_legacy_offset_commit_key_0,
+}
+LegacyOffsetCommitKey.ENCODERS = {
+    0: _encode_legacy_offset_commit_key_0,
+}
+LegacyOffsetCommitValue.DECODERS = {
+    0: _decode_legacy_offset_commit_value_0,
+}
+LegacyOffsetCommitValue.ENCODERS = {
+    0: _encode_legacy_offset_commit_value_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -315,7 +315,23 @@ def _encode_offset_commit_value_4(x: OffsetCommitValue, out: list[_Buffer], vers
     out.append(b"".join(parts))
 
 
-OffsetCommitKey.DECODERS = (_decode_offset_commit_key_0,)
-OffsetCommitKey.ENCODERS = (_encode_offset_commit_key_0,)
-OffsetCommitValue.DECODERS = (_decode_offset_commit_value_0, _decode_offset_commit_value_1, _decode_offset_commit_value_0, _decode_offset_commit_value_3, _decode_offset_commit_value_4,)
-OffsetCommitValue.ENCODERS = (_encode_offset_commit_value_0, _encode_offset_commit_value_1, _encode_offset_commit_value_0, _encode_offset_commit_value_3, _encode_offset_commit_value_4,)
+OffsetCommitKey.DECODERS = {
+    0: _decode_offset_commit_key_0,
+}
+OffsetCommitKey.ENCODERS = {
+    0: _encode_offset_commit_key_0,
+}
+OffsetCommitValue.DECODERS = {
+    0: _decode_offset_commit_value_0,
+    1: _decode_offset_commit_value_1,
+    2: _decode_offset_commit_value_0,
+    3: _decode_offset_commit_value_3,
+    4: _decode_offset_commit_value_4,
+}
+OffsetCommitValue.ENCODERS = {
+    0: _encode_offset_commit_value_0,
+    1: _encode_offset_commit_value_1,
+    2: _encode_offset_commit_value_0,
+    3: _encode_offset_commit_value_3,
+    4: _encode_offset_commit_value_4,
+}

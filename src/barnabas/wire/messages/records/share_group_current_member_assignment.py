@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -223,7 +223,15 @@ def _encode_share_group_current_member_assignment_value_0(x: ShareGroupCurrentMe
     out.append(b"".join(parts))
 
 
-ShareGroupCurrentMemberAssignmentKey.DECODERS = (_decode_share_group_current_member_assignment_key_0,)
-ShareGroupCurrentMemberAssignmentKey.ENCODERS = (_encode_share_group_current_member_assignment_key_0,)
-ShareGroupCurrentMemberAssignmentValue.DECODERS = (_decode_share_group_current_member_assignment_value_0,)
-ShareGroupCurrentMemberAssignmentValue.ENCODERS = (_encode_share_group_current_member_assignment_value_0,)
+ShareGroupCurrentMemberAssignmentKey.DECODERS = {
+    0: _decode_share_group_current_member_assignment_key_0,
+}
+ShareGroupCurrentMemberAssignmentKey.ENCODERS = {
+    0: _encode_share_group_current_member_assignment_key_0,
+}
+ShareGroupCurrentMemberAssignmentValue.DECODERS = {
+    0: _decode_share_group_current_member_assignment_value_0,
+}
+ShareGroupCurrentMemberAssignmentValue.ENCODERS = {
+    0: _encode_share_group_current_member_assignment_value_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -228,7 +228,15 @@ def _encode_share_update_value_0(x: ShareUpdateValue, out: list[_Buffer], versio
     out.append(b"".join(parts))
 
 
-ShareUpdateKey.DECODERS = (_decode_share_update_key_0,)
-ShareUpdateKey.ENCODERS = (_encode_share_update_key_0,)
-ShareUpdateValue.DECODERS = (_decode_share_update_value_0,)
-ShareUpdateValue.ENCODERS = (_encode_share_update_value_0,)
+ShareUpdateKey.DECODERS = {
+    0: _decode_share_update_key_0,
+}
+ShareUpdateKey.ENCODERS = {
+    0: _encode_share_update_key_0,
+}
+ShareUpdateValue.DECODERS = {
+    0: _decode_share_update_value_0,
+}
+ShareUpdateValue.ENCODERS = {
+    0: _encode_share_update_value_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -622,7 +622,15 @@ def _encode_streams_group_topology_value_0(x: StreamsGroupTopologyValue, out: li
     out.append(b"".join(parts))
 
 
-StreamsGroupTopologyKey.DECODERS = (_decode_streams_group_topology_key_0,)
-StreamsGroupTopologyKey.ENCODERS = (_encode_streams_group_topology_key_0,)
-StreamsGroupTopologyValue.DECODERS = (_decode_streams_group_topology_value_0,)
-StreamsGroupTopologyValue.ENCODERS = (_encode_streams_group_topology_value_0,)
+StreamsGroupTopologyKey.DECODERS = {
+    0: _decode_streams_group_topology_key_0,
+}
+StreamsGroupTopologyKey.ENCODERS = {
+    0: _encode_streams_group_topology_key_0,
+}
+StreamsGroupTopologyValue.DECODERS = {
+    0: _decode_streams_group_topology_value_0,
+}
+StreamsGroupTopologyValue.ENCODERS = {
+    0: _encode_streams_group_topology_value_0,
+}

@@ -16,9 +16,9 @@ from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
-from barnabas.wire.primitives import long_bytes_length as _long_bytes_length
 from barnabas.wire.primitives import long_string_length as _long_string_length
 from barnabas.wire.primitives import null_field as _null_field
+from barnabas.wire.primitives import read_uvarint as _read_uvarint
 from barnabas.wire.primitives import string_length as _string_length
 from barnabas.wire.primitives import tagged_count as _tagged_count
 from barnabas.wire.primitives import tagged_head as _tagged_head
@@ -381,7 +381,17 @@ def _encode_transaction_log_value_1(x: TransactionLogValue, out: list[_Buffer], 
     out.append(b"".join(parts))
 
 
-TransactionLogKey.DECODERS = (_decode_transaction_log_key_0,)
-TransactionLogKey.ENCODERS = (_encode_transaction_log_key_0,)
-TransactionLogValue.DECODERS = (_decode_transaction_log_value_0, _decode_transaction_log_value_1,)
-TransactionLogValue.ENCODERS = (_encode_transaction_log_value_0, _encode_transaction_log_value_1,)
+TransactionLogKey.DECODERS = {
+    0: _decode_transaction_log_key_0,
+}
+TransactionLogKey.ENCODERS = {
+    0: _encode_transaction_log_key_0,
+}
+TransactionLogValue.DECODERS = {
+    0: _decode_transaction_log_value_0,
+    1: _decode_transaction_log_value_1,
+}
+TransactionLogValue.ENCODERS = {
+    0: _encode_transaction_log_value_0,
+    1: _encode_transaction_log_value_1,
+}
