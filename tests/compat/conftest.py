@@ -17,12 +17,16 @@ from pathlib import Path
 
 import pytest
 
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+import peers  # noqa: E402
+
 with warnings.catch_warnings():
     # kafka-python reads its schemas with a deprecated function while it is imported: its matter, not a failure of ours.
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka  # noqa: F401
 
-HERE = Path(__file__).parent
 STOP_TIMEOUT_S = 30
 
 
@@ -100,3 +104,41 @@ def franz(tmp_path_factory):
     build = [go, "build", "-o", str(binary), "."]
     subprocess.run(build, cwd=HERE / "franz", check=True, timeout=280)
     return binary
+
+
+class Java:
+    """Apache Kafka's Java code: our Scenario.java with the jars of one release."""
+
+    def __init__(self, classes):
+        self.classes = classes
+
+    def class_path(self, release):
+        """The jars of a release; of 4.4 only the clients are published, so its other jars are 4.3's."""
+        jars = []
+        if release == "4.4.0":
+            jars.append(needed(peers.kafka_clients_jar("4.4.0")))
+        lib = needed(peers.kafka_lib("4.3.1" if release == "4.4.0" else release))
+        return ":".join(str(part) for part in [self.classes, *jars, lib / "*"])
+
+    def run(self, release, *args):
+        # The JVM lives for seconds: the quick compiler is enough, and leaves the other core to the broker.
+        command = [peers.java(), "-XX:TieredStopAtLevel=1", "-cp", self.class_path(release)]
+        command += ["Scenario", *args]
+        return subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+
+def needed(found):
+    if found is None:
+        pytest.skip(peers.reason())
+    return found
+
+
+@pytest.fixture(scope="session")
+def java(tmp_path_factory):
+    needed(peers.java())
+    classes = tmp_path_factory.mktemp("java")
+    command = [needed(peers.javac()), "-d", str(classes), "-cp"]
+    # Compiled with the older release: what its clients have, the newer ones still have.
+    command += [f"{needed(peers.kafka_lib('3.9.2'))}/*", str(HERE / "java" / "Scenario.java")]
+    subprocess.run(command, check=True, timeout=120)
+    return Java(classes)
