@@ -25,7 +25,7 @@ from barnabas.model.config.describe import (
     describe_topic,
 )
 from barnabas.model.config.listeners import Listener, parse_listeners
-from barnabas.model.config.log_config import LogConfig, log_config
+from barnabas.model.config.log_config import LogConfig, build_log_config
 from barnabas.model.config.not_applicable import NOT_APPLICABLE
 from barnabas.model.config.properties import parse_properties
 from barnabas.model.config.tables import BROKER_SETTINGS, broker_setting, nearest, topic_setting
@@ -52,11 +52,11 @@ __all__ = [
     "alter_broker",
     "alter_topic",
     "broker_setting",
+    "build_log_config",
     "check_topic",
     "describe_broker",
     "describe_dynamic_default",
     "describe_topic",
-    "log_config",
     "nearest",
     "parse",
     "parse_listeners",

@@ -18,7 +18,7 @@ from barnabas.model.config.listeners import (
     parse_listeners,
     parse_protocol_map,
 )
-from barnabas.model.config.log_config import LogConfig, log_config
+from barnabas.model.config.log_config import LogConfig, build_log_config
 from barnabas.model.config.not_applicable import NOT_APPLICABLE
 from barnabas.model.config.rules import check_rules
 from barnabas.model.config.tables import BROKER_SETTINGS, broker_setting, topic_setting
@@ -182,7 +182,7 @@ def resolve_topic(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConf
     if found is None:
         values = dict(broker._topic_defaults)
         values.update((name, parse(topic_setting(name), text)) for name, text in key)
-        found = log_config(values)
+        found = build_log_config(values)
         if len(shared) >= _SHARED_LOG_CONFIGS_MAX:
             shared.clear()
         shared[key] = found

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """One topic's settings. Build with `resolve_topic`, or `log_config` for given values."""
+    """One topic's settings. Build with `resolve_topic`, or `build_log_config` for given values."""
 
     cleanup_policy: tuple[str, ...]
     compression_gzip_level: int
@@ -86,7 +86,7 @@ class LogConfig:
         return self.segment_bytes if self.preallocate else 0
 
 
-def log_config(values: Mapping[str, Value] | None = None) -> LogConfig:
+def build_log_config(values: Mapping[str, Value] | None = None) -> LogConfig:
     """Build from parsed values by Kafka's names; what is not given has its table default."""
     effective = {name: setting.default for name, setting in TOPIC_SETTINGS.items()}
     effective.update(values or {})
