@@ -1,0 +1,291 @@
+"""One entry of log.dirs: whose it is, what lies in it, and the files that speak of all its partitions.
+
+Job: open a directory, find the partitions, open their logs, rename folders out of the way, write checkpoints
+and the mark of a clean stop. Must not know: segments, requests, and who holds the `.lock` (runtime does that).
+Everything is synchronous over the Disk port: callers decide what runs in the background, one call at a time.
+Invariants: unknown files and folders are left alone; the mark of a clean stop is gone, durably, before any log is
+opened; a folder of one topic id is never opened for another.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from barnabas.model.ids import (
+    TOPIC_ID_BYTES,
+    Offset,
+    TopicId,
+    TopicPartition,
+    topic_id_text,
+    topic_name_problem,
+)
+from barnabas.storage import checkpoints, meta_properties, partition_metadata
+from barnabas.storage.checkpoints import CorruptCheckpoint
+from barnabas.storage.log import Log
+from barnabas.storage.meta_properties import MetaProperties
+from barnabas.storage.partition_metadata import CorruptPartitionMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.model.config.log_config import LogConfig
+    from barnabas.ports import Disk, Rng
+
+CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
+#: -1: this broker has no epoch to show for itself (KIP-966).
+CLEAN_SHUTDOWN_CONTENT: Final = b'{"version":0,"brokerEpoch":-1}'
+
+DELETE_SUFFIX: Final = "-delete"
+FUTURE_SUFFIX: Final = "-future"
+STRAY_SUFFIX: Final = "-stray"
+#: What file systems allow for one name.
+NAME_LENGTH_MAX: Final = 255
+#: Apache Kafka's own metadata log: never a topic of ours.
+METADATA_TOPIC: Final = "__cluster_metadata"
+PARTITION_MAX: Final = 2**31 - 1
+
+_PARTITION_FOLDER: Final = re.compile(r"(.+)-(0|[1-9][0-9]*)")
+_SET_ASIDE: Final = re.compile(r"(\S+-\S+)\.\S+(-delete|-future|-stray)")
+
+
+class WrongTopic(Exception):
+    """The folder holds the records of another topic with the same name."""
+
+
+@dataclass(slots=True, frozen=True)
+class FoundPartition:
+    """A partition's folder. The id is None where Kafka wrote none yet, or where it cannot be read."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId | None
+
+
+@dataclass(slots=True)
+class Contents:
+    """What `LogDirectory.open` found, each list in order of names; folders by their whole path."""
+
+    partitions: list[FoundPartition] = field(default_factory=list)
+    #: Renamed by a deletion that did not get to its end: to be removed in the background.
+    deleted: list[str] = field(default_factory=list)
+    stray: list[str] = field(default_factory=list)
+    future: list[str] = field(default_factory=list)
+    #: Apache Kafka's own folders.
+    internal: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    #: What could not be read and what was done instead: for the operator.
+    problems: list[str] = field(default_factory=list)
+
+
+def parse_folder(name: str) -> TopicPartition | None:
+    """Read `topic-partition`, parted at the last dash; None for any other name."""
+    match = _PARTITION_FOLDER.fullmatch(name)
+    if match is None or topic_name_problem(match[1]) is not None or int(match[2]) > PARTITION_MAX:
+        return None
+    return TopicPartition(match[1], int(match[2]))
+
+
+def read_identity(disk: Disk, path: str) -> MetaProperties | None:
+    """Return whose directory it is; None for a new one. Errors name the file."""
+    try:
+        data = disk.read_file(f"{path}/{meta_properties.FILE_NAME}")
+    except FileNotFoundError:
+        return None
+    return meta_properties.decode(data)
+
+
+class LogDirectory:
+    """A directory of partitions. `open` comes first."""
+
+    def __init__(self, disk: Disk, rng: Rng, path: str) -> None:
+        """Touch nothing yet."""
+        self.path = path.rstrip("/") or "/"
+        self.directory_id: bytes | None = None
+        #: Whether the last broker here stopped in order, so that no log needs a scan.
+        self.was_clean = False
+        self.recovery_points: dict[TopicPartition, Offset] = {}
+        self.log_start_offsets: dict[TopicPartition, Offset] = {}
+        self.high_watermarks: dict[TopicPartition, Offset] = {}
+        self._disk = disk
+        self._rng = rng
+        self._written: dict[str, bytes] = {}
+
+    def open(self, cluster_id: str, broker_id: int) -> Contents:
+        """Take the directory for this broker and look at what is there; made if it is not there.
+
+        ForeignDirectory or CorruptMetaProperties if it is not ours to touch: then nothing was changed.
+        """
+        self._take(cluster_id, broker_id)
+        self._take_clean_mark()
+        contents = Contents()
+        self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS, contents)
+        self.log_start_offsets = self._read_offsets(checkpoints.LOG_START_OFFSETS, contents)
+        self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS, contents)
+        for name in self._disk.list(self.path):
+            if self._disk.is_dir(f"{self.path}/{name}"):
+                self._sort_in(name, contents)
+        return contents
+
+    def open_log(
+        self, key: TopicPartition, topic_id: TopicId, config: LogConfig, now_ms: int
+    ) -> Log:
+        """Open a partition's log, recovering it if need be; a new folder is made if there is none.
+
+        WrongTopic if the folder is another topic's, CorruptPartitionMetadata if it does not say whose.
+        """
+        folder = f"{self.path}/{key}"
+        is_new = not self._disk.is_dir(folder)
+        if is_new:
+            self._forget(key)
+            self._disk.make_dir(folder)
+        self._claim(folder, topic_id)
+        return Log.open(
+            self._disk,
+            folder,
+            config,
+            now_ms=now_ms,
+            recovery_point=self.recovery_points.get(key, Offset(0)),
+            log_start_offset=self.log_start_offsets.get(key, Offset(0)),
+            clean=self.was_clean or is_new,
+        )
+
+    def rename_for_delete(self, key: TopicPartition) -> str:
+        """Take a partition's folder out of use, durably; its new path, to be removed in the background."""
+        return self._set_aside(key, DELETE_SUFFIX)
+
+    def rename_stray(self, key: TopicPartition) -> str:
+        """Set aside a folder that belongs to no known topic: kept, and never opened again; its new path."""
+        return self._set_aside(key, STRAY_SUFFIX)
+
+    def write_checkpoints(
+        self,
+        recovery_points: Mapping[TopicPartition, int],
+        log_start_offsets: Mapping[TopicPartition, int],
+        high_watermarks: Mapping[TopicPartition, int],
+    ) -> None:
+        """Replace the three files, those that changed."""
+        self._write(checkpoints.RECOVERY_POINTS, recovery_points)
+        self._write(checkpoints.LOG_START_OFFSETS, log_start_offsets)
+        self._write(checkpoints.HIGH_WATERMARKS, high_watermarks)
+
+    def mark_clean(self) -> None:
+        """Say that all logs are closed and synced: the last thing that a broker writes here."""
+        self._disk.write_file_atomically(self._file(CLEAN_SHUTDOWN_FILE), CLEAN_SHUTDOWN_CONTENT)
+
+    # Opening
+
+    def _take(self, cluster_id: str, broker_id: int) -> None:
+        meta = read_identity(self._disk, self.path)
+        if meta is not None:
+            meta_properties.check_owner(meta, self.path, cluster_id, broker_id)
+        self.directory_id = meta.directory_id if meta is not None else None
+        # A directory of a ZooKeeper-era broker (version 0) stays one, so that it can go back.
+        if meta is None or (meta.version == 1 and meta.directory_id is None):
+            self.directory_id = self._new_directory_id()
+            self._disk.make_dir(self.path)
+            self._disk.write_file_atomically(
+                self._file(meta_properties.FILE_NAME),
+                meta_properties.encode(MetaProperties(1, cluster_id, broker_id, self.directory_id)),
+            )
+
+    def _new_directory_id(self) -> bytes:
+        while True:
+            raw = bytearray(self._rng.random_bytes(TOPIC_ID_BYTES))
+            # A random UUID, as Kafka has it: version 4, variant 2. So it is none of the reserved ids.
+            raw[6] = raw[6] & 0x0F | 0x40
+            raw[8] = raw[8] & 0x3F | 0x80
+            # Kafka hands out no id that a command line would take for an option.
+            if not topic_id_text(TopicId(bytes(raw))).startswith("-"):
+                return bytes(raw)
+
+    def _take_clean_mark(self) -> None:
+        """Read and remove the mark. The removal is synced: a crash from here on is no clean stop."""
+        mark = self._file(CLEAN_SHUTDOWN_FILE)
+        self.was_clean = self._disk.exists(mark)
+        if self.was_clean:
+            self._disk.remove(mark)
+            self._disk.sync_dir(self.path)
+
+    def _read_offsets(self, name: str, contents: Contents) -> dict[TopicPartition, Offset]:
+        try:
+            data = self._disk.read_file(self._file(name))
+            return checkpoints.decode(data)
+        except FileNotFoundError:
+            return {}
+        except CorruptCheckpoint as problem:
+            # As Kafka does: without recovery points all is scanned, without start offsets all is shown.
+            contents.problems.append(f"{self._file(name)} is not used: {problem}")
+            return {}
+
+    def _sort_in(self, name: str, contents: Contents) -> None:
+        path = f"{self.path}/{name}"
+        aside = _SET_ASIDE.fullmatch(name)
+        key = parse_folder(aside[1] if aside else name)
+        if key is None:
+            contents.unknown.append(path)
+        elif aside:
+            lists = {
+                DELETE_SUFFIX: contents.deleted,
+                FUTURE_SUFFIX: contents.future,
+                STRAY_SUFFIX: contents.stray,
+            }
+            lists[aside[2]].append(path)
+        elif key.topic == METADATA_TOPIC:
+            contents.internal.append(path)
+        else:
+            contents.partitions.append(FoundPartition(key, self._topic_id(path, contents)))
+
+    def _topic_id(self, folder: str, contents: Contents) -> TopicId | None:
+        try:
+            return self._read_topic_id(folder)
+        except CorruptPartitionMetadata as problem:
+            contents.problems.append(f"{folder} is not served: {problem}")
+            return None
+
+    # Partitions
+
+    def _read_topic_id(self, folder: str) -> TopicId | None:
+        try:
+            data = self._disk.read_file(f"{folder}/{partition_metadata.FILE_NAME}")
+        except FileNotFoundError:
+            return None
+        return partition_metadata.decode(data)
+
+    def _claim(self, folder: str, topic_id: TopicId) -> None:
+        """Make sure that the folder says whose it is: this topic's."""
+        found = self._read_topic_id(folder)
+        if found is None:
+            self._disk.write_file_atomically(
+                f"{folder}/{partition_metadata.FILE_NAME}", partition_metadata.encode(topic_id)
+            )
+        elif found != topic_id:
+            raise WrongTopic(
+                f"{folder} belongs to a topic with the id {topic_id_text(found)}, "
+                f"not {topic_id_text(topic_id)}: it is an older topic of the same name"
+            )
+
+    def _set_aside(self, key: TopicPartition, suffix: str) -> str:
+        unique = self._rng.random_bytes(16).hex()
+        ending = f"-{key.partition}.{unique}{suffix}"
+        path = self._file(key.topic[: NAME_LENGTH_MAX - len(ending)] + ending)
+        self._disk.rename(self._file(str(key)), path)
+        self._disk.sync_dir(self.path)
+        self._forget(key)
+        return path
+
+    def _forget(self, key: TopicPartition) -> None:
+        """Drop what the checkpoints said: a new partition of the same name starts at 0."""
+        for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks):
+            offsets.pop(key, None)
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        content = checkpoints.encode(offsets)
+        if self._written.get(name) != content:
+            # Unknown until it has succeeded: a failed write may have left either content.
+            self._written.pop(name, None)
+            self._disk.write_file_atomically(self._file(name), content)
+            self._written[name] = content
+
+    def _file(self, name: str) -> str:
+        return f"{self.path}/{name}"
