@@ -1,0 +1,125 @@
+"""A sparse index of one segment: fixed-size entries, keys rising, in a file and an unsaved tail.
+
+Job: add at the end, find the last entry at or below a key. Must not know what keys and values mean:
+the offset index maps relative offsets to file positions, the time index timestamps to relative offsets.
+
+Invariants: the file holds a prefix of the entries and the tail the rest, in the order they were added;
+the tail grows to `SPILL_BYTES` before it is written, so memory is bounded however many partitions there
+are; nothing is mapped and no descriptor is kept by this class.
+
+Searching is safe from a background thread while entries are added: `_parts` is replaced as a whole, and
+a tail that was spilled is never touched again.
+
+Why pread and not mmap: mappings of thousands of partitions would have to be bounded and made again, and
+making one costs more than the few reads of a search: one key per step, and one last block.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from errno import EIO
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from barnabas.ports import WouldBlock
+
+if TYPE_CHECKING:
+    from barnabas.ports import File
+
+#: Relative offset of the last record in a batch, position of that batch in the log file.
+OFFSET_ENTRY: Final = Struct(">ii")
+#: Largest timestamp so far, relative offset of the last record in the batch that brought it.
+TIME_ENTRY: Final = Struct(">qi")
+
+#: One page: the tail is written once it is this long.
+SPILL_BYTES: Final = 4096
+#: The search reads this much at once when it has come near: one page.
+_BLOCK_BYTES: Final = 4096
+
+
+class Index:
+    """See the module. `last` is the last entry, None while there is none."""
+
+    __slots__ = ("_entry", "_parts", "file", "last")
+
+    def __init__(self, file: File, entry: Struct, saved_bytes: int = 0) -> None:
+        """Take a file that holds `saved_bytes` of good entries; set `last` by `read_last` if any."""
+        self.file = file
+        self._entry = entry
+        # (bytes in the file, tail): one tuple, so that a reader never sees one without the other.
+        self._parts: tuple[int, bytearray] = (saved_bytes, bytearray())
+        self.last: tuple[int, int] | None = None
+
+    def __len__(self) -> int:
+        """Count the entries."""
+        saved, tail = self._parts
+        return (saved + len(tail)) // self._entry.size
+
+    def add(self, key: int, value: int) -> None:
+        """Add an entry in memory. Keys must rise; the caller sees to that."""
+        self._parts[1].extend(self._entry.pack(key, value))
+        self.last = (key, value)
+
+    @property
+    def spill_due(self) -> bool:
+        """Tell whether the tail has reached its bound."""
+        return len(self._parts[1]) >= SPILL_BYTES
+
+    def spill(self) -> None:
+        """Write the tail to the file. On an error everything is as before, to be tried again."""
+        saved, tail = self._parts
+        if tail:
+            self.file.write(saved, (tail,))
+            self._parts = (saved + len(tail), bytearray())
+
+    def reset(self) -> None:
+        """Drop every entry, on disk too."""
+        self.file.truncate(0)
+        self._parts = (0, bytearray())
+        self.last = None
+
+    def read_last(self) -> tuple[int, int] | None:
+        """Read the last saved entry into `last`."""
+        saved, _ = self._parts
+        if saved:
+            size = self._entry.size
+            self.last = self._pair(self.file.read(saved - size, size), 0)
+        return self.last
+
+    def find(self, key: int, *, nowait: bool = False) -> tuple[int, int] | None:
+        """Return the last entry whose key is not above `key`; WouldBlock if `nowait` and it must wait."""
+        saved, tail = self._parts
+        size = self._entry.size
+        if len(tail) >= size and self._pair(tail, 0)[0] <= key:
+            return self._find_in(tail, len(tail) // size, key)
+        return self._find_saved(saved // size, key, nowait=nowait) if saved else None
+
+    def _find_saved(self, count: int, key: int, *, nowait: bool) -> tuple[int, int] | None:
+        size = self._entry.size
+        per_block = _BLOCK_BYTES // size
+
+        def first_key(block: int) -> int:
+            return self._pair(self._read(block * per_block * size, size, nowait=nowait), 0)[0]
+
+        blocks = -(-count // per_block)
+        # The first block is read anyway when none begins at or below the key, so it needs no look.
+        block = bisect_right(range(1, blocks), key, key=first_key)
+        length = min(per_block, count - block * per_block)
+        data = self._read(block * per_block * size, length * size, nowait=nowait)
+        return self._find_in(data, length, key)
+
+    def _find_in(self, data: bytes | bytearray, count: int, key: int) -> tuple[int, int] | None:
+        number = bisect_right(range(count), key, key=lambda entry: self._pair(data, entry)[0])
+        return self._pair(data, number - 1) if number else None
+
+    def _pair(self, data: bytes | bytearray, number: int) -> tuple[int, int]:
+        key, value = self._entry.unpack_from(data, number * self._entry.size)
+        return key, value
+
+    def _read(self, position: int, size: int, *, nowait: bool) -> bytes:
+        if nowait and not self.file.cached(position, size):
+            raise WouldBlock
+        data = self.file.read(position, size)
+        if len(data) < size:
+            raise OSError(EIO, "the index is shorter than it was", self.file.path)
+        return data

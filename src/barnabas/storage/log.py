@@ -1,0 +1,600 @@
+"""The log of one partition: append at the end, read from any offset, drop from the start.
+
+Job: keep segments, indexes, epochs, producers and recovery point in step over the Disk port. Must not know
+replication, requests, time (it comes as `now_ms`) or which bytes are worth appending: the caller has checked
+the batch. Opening is in `recovery.py`, flushing in `flush.py`, looking inside segments in `segment.py`.
+
+Invariants: log_start_offset <= log_end_offset; recovery_point <= log_end_offset; the last segment takes the
+appends; after an OSError everything in memory is as before the call and so is what the files count for, or,
+where that cannot be had, the log is broken: then every later call raises BrokenLogError, and opening it again
+finds all that was acknowledged.
+
+Background threads may call `read(nowait=False)`, `offset_for_timestamp`, `max_timestamp` and a flush job's
+`run`, while the loop does everything else. Two rules make that safe: `_segments` is replaced, never changed,
+and `append` moves `log_end_offset` before `size`, so that who reads them the other way round never takes bytes
+above an end offset for bytes below it.
+
+preallocate is accepted and does nothing: it is for file systems that are slow to grow a file, and a log that
+is longer than its records would have to be scanned after every stop.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from errno import EIO
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.core.epochs import LeaderEpochs
+from barnabas.ports import FileSlice
+from barnabas.storage.flush import FlushJob
+from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
+from barnabas.storage.names import DELETED, SEGMENT_FILES, file_name
+from barnabas.storage.recovery import LogLeft, RecoveryReport, load, write_epochs
+from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment, remove_files
+from barnabas.wire.batch import LOG_OVERHEAD, NO_TIMESTAMP, BatchError, stamp
+
+if TYPE_CHECKING:
+    from barnabas.core.producer_state import Duplicate
+    from barnabas.model.config import LogConfig
+    from barnabas.model.errors import ErrorCode
+    from barnabas.ports import Disk, File, Rng
+    from barnabas.storage.recovery import Loaded
+    from barnabas.wire.batch import BatchHeader
+
+#: Positions of recent log ends that are remembered for readers that wait there: more fall back to the index.
+HINTS_KEPT: Final = 8
+
+_NEVER: Final = 2**63 - 1
+#: Below every timestamp, also NO_TIMESTAMP: makes the next append look closer.
+_ALWAYS: Final = -2
+
+
+class BrokenLogError(OSError):
+    """A write or sync failed in a way that leaves the files unknown: only opening again helps."""
+
+
+class Appended(NamedTuple):
+    """Where a batch went, and whether a flush is due now."""
+
+    base_offset: int
+    last_offset: int
+    flush_due: bool
+
+
+class Found(NamedTuple):
+    """A record found by its timestamp; the epoch is -1 if it is not known."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class Log:
+    """See the module."""
+
+    __slots__ = (
+        "_active",
+        "_broken",
+        "_disk",
+        "_entries_left",
+        "_flush_messages",
+        "_flushing",
+        "_hints",
+        "_index_interval",
+        "_last_flush_ms",
+        "_rng",
+        "_roll_bytes",
+        "_roll_offset",
+        "_roll_timestamp",
+        "_segments",
+        "_snapshots",
+        "_unsynced_snapshots",
+        "config",
+        "directory",
+        "epochs",
+        "log_end_offset",
+        "log_start_offset",
+        "producers",
+        "recovery",
+        "recovery_point",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        loaded: Loaded,
+        *,
+        now_ms: int,
+        rng: Rng | None,
+    ) -> None:
+        """Take over what `recovery.load` found. Use `open`."""
+        self._disk = disk
+        self.directory = directory
+        self.config = config
+        self._rng = rng
+        self._segments = tuple(loaded.segments)
+        self._active = loaded.segments[-1]
+        self._active.jitter_ms = self._draw_jitter()
+        self._snapshots = loaded.snapshots
+        self._unsynced_snapshots: tuple[File, ...] = ()
+        self.epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.recovery_point = loaded.recovery_point
+        self.recovery: RecoveryReport = loaded.report
+        self._broken: OSError | None = None
+        self._flushing = False
+        self._last_flush_ms = now_ms
+        self._hints: dict[int, tuple[Segment, int]] = {}
+        self.configure(config)
+
+    @classmethod
+    def open(  # noqa: PLR0913  (each is said by name)
+        cls,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        rng: Rng | None = None,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        clean: bool,
+    ) -> Log:
+        """Open the log in an existing folder, or start an empty one there at `log_start_offset`.
+
+        `clean`, `recovery_point` and `log_start_offset` are what the checkpoints say. Blocks; see
+        `recovery` for what it does after a crash and `Log.recovery` for what it had to do.
+        """
+        left = LogLeft(recovery_point, log_start_offset, clean)
+        loaded = load(disk, directory, config, left, now_ms=now_ms)
+        return cls(disk, directory, config, loaded, now_ms=now_ms, rng=rng)
+
+    def configure(self, config: LogConfig) -> None:
+        """Take new settings: they count from the next append."""
+        self.config = config
+        self._index_interval = config.index_interval_bytes
+        self._flush_messages = config.flush_messages
+        self._set_roll_limits()
+
+    # Appending
+
+    def check_producer(self, header: BatchHeader) -> Duplicate | ErrorCode | None:
+        """Tell whether a batch fits its producer's sequence: None, the first copy of it, or an error."""
+        return self.producers.check(header)
+
+    def append(
+        self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
+    ) -> Appended:
+        """Write one batch as leader, stamping offset and epoch in place.
+
+        The caller has checked its bytes and sequence, and `header` is what stands in it. On OSError
+        nothing was appended.
+        """
+        segment = self._active
+        position = segment.size
+        base_offset = self.log_end_offset
+        last_offset = base_offset + header.last_offset_delta
+        max_timestamp = header.max_timestamp
+        end = position + header.batch_length + LOG_OVERHEAD
+        if (
+            end > self._roll_bytes
+            or max_timestamp > self._roll_timestamp
+            or last_offset > self._roll_offset
+        ):
+            self._roll_if_due(header, now_ms)
+            segment = self._active
+            end += segment.size - position
+            position = segment.size
+        if leader_epoch != self.epochs.latest:
+            self.assign_epoch(leader_epoch)
+        indexed = segment.since_index > self._index_interval
+        if indexed:
+            segment.spill_when_due()
+        stamp(batch, base_offset, leader_epoch)
+        try:
+            segment.log.write(position, (batch,))
+        except OSError as error:
+            self._undo_write(segment, error)
+            raise
+        # From here on nothing fails. The end offset goes first: see the module.
+        self.log_end_offset = last_offset + 1
+        segment.size = end
+        if max_timestamp > segment.largest[0]:
+            segment.largest = (max_timestamp, last_offset)
+        if indexed:
+            segment.add_index_entries(last_offset, position)
+            self._entries_left -= 1
+            if self._entries_left <= 0:
+                self._set_roll_limits()
+        segment.since_index += end - position
+        if position == 0:
+            segment.first_timestamp = max_timestamp
+            self._set_roll_limits()
+        if header.producer_id >= 0:
+            self.producers.update(header, base_offset)
+        recovery_point = self.recovery_point
+        flush_due = (
+            last_offset - recovery_point >= self._flush_messages - 1
+            or segment.base_offset > recovery_point
+        ) and not self._flushing
+        return Appended(base_offset, last_offset, flush_due)
+
+    def assign_epoch(self, epoch: int) -> None:
+        """Note that the leader epoch starts here, on disk too; on OSError it is as before."""
+        self._check_usable()
+        before = self.epochs.entries
+        if not self.epochs.assign(epoch, self.log_end_offset):
+            return
+        try:
+            write_epochs(self._disk, self.directory, self.epochs)
+        except OSError:
+            self.epochs = LeaderEpochs(before)
+            raise
+
+    def _undo_write(self, segment: Segment, error: OSError) -> None:
+        try:
+            segment.log.truncate(segment.size)
+        except OSError:
+            self._break(error)
+
+    # Rolling
+
+    def roll(self, now_ms: int) -> None:
+        """Close the active segment and go on in a new one; nothing if it is empty."""
+        self._check_usable()
+        old = self._active
+        if old.size == 0:
+            return
+        base_offset = self.log_end_offset
+        old.seal()
+        try:
+            segment = Segment.create(
+                self._disk, self.directory, base_offset,
+                now_ms=now_ms, jitter_ms=self._draw_jitter(),
+            )  # fmt: skip
+            self._write_snapshot()
+        except OSError as error:
+            self._undo_create(base_offset, error)
+            raise
+        self._segments = (*self._segments, segment)
+        self._active = segment
+        self._set_roll_limits()
+
+    def _undo_create(self, base_offset: int, error: OSError) -> None:
+        try:
+            remove_files(self._disk, self.directory, base_offset)
+        except OSError:
+            self._break(error)
+
+    def _roll_if_due(self, header: BatchHeader, now_ms: int) -> None:
+        """Apply Kafka's rules for closing a segment before a batch goes in."""
+        self._check_usable()
+        segment, config = self._active, self.config
+        if segment.size == 0:
+            return
+        last_relative = self.log_end_offset + header.last_offset_delta - segment.base_offset
+        if (
+            segment.size + header.size > config.segment_bytes
+            or self._waited_ms(segment, header.max_timestamp, now_ms)
+            > config.roll_ms - segment.jitter_ms
+            or last_relative > MAX_RELATIVE_OFFSET
+            or self._count_entries_left() <= 0
+        ):
+            self.roll(now_ms)
+        else:
+            self._set_roll_limits()
+
+    def _waited_ms(self, segment: Segment, timestamp: int, now_ms: int) -> int:
+        """Return how far the log has moved on since the segment's first batch, by the records' time."""
+        try:
+            first_timestamp = segment.read_first_timestamp()
+        except BatchError:
+            first_timestamp = segment.first_timestamp = NO_TIMESTAMP
+        return timestamp - first_timestamp if first_timestamp >= 0 else now_ms - segment.created_ms
+
+    def _set_roll_limits(self) -> None:
+        """Work out up to where an append need not ask whether to roll."""
+        segment = self._active
+        self._entries_left = self._count_entries_left()
+        self._roll_offset = segment.base_offset + MAX_RELATIVE_OFFSET
+        if self._broken is not None or (self._entries_left <= 0 and segment.size):
+            self._roll_bytes = -1
+        else:
+            self._roll_bytes = self.config.segment_bytes
+        first_timestamp = segment.first_timestamp
+        if segment.size == 0:
+            self._roll_timestamp = _NEVER
+        elif first_timestamp is None or first_timestamp < 0:
+            self._roll_timestamp = _ALWAYS
+        else:
+            self._roll_timestamp = first_timestamp + self.config.roll_ms - segment.jitter_ms
+
+    def _count_entries_left(self) -> int:
+        """Return how many batches may get an index entry; one time entry is kept for the closing."""
+        index_bytes, segment = self.config.segment_index_bytes, self._active
+        offsets = index_bytes // OFFSET_ENTRY.size - len(segment.offset_index)
+        times = index_bytes // TIME_ENTRY.size - 1 - len(segment.time_index)
+        return min(offsets, times)
+
+    def _draw_jitter(self) -> int:
+        """Draw how much earlier than segment.ms a segment closes, so that not all close at once."""
+        bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        if bound <= 0 or self._rng is None:
+            return 0
+        return int.from_bytes(self._rng.random_bytes(8), "big") % bound
+
+    def _write_snapshot(self) -> None:
+        if self.log_end_offset > max(self._snapshots.latest, self.log_start_offset):
+            file = self._snapshots.write(self.producers, self.log_end_offset)
+            self._unsynced_snapshots = (*self._unsynced_snapshots, file)
+
+    # Reading
+
+    def read(
+        self, offset: int, max_bytes: int, *, end_offset: int, min_one: bool, nowait: bool
+    ) -> FileSlice | None:
+        """Return the bytes of batches from the one that holds `offset` on, below `end_offset`.
+
+        At most `max_bytes`, cut in the middle of a batch if it comes so, but with `min_one` the first batch
+        whole; never across segments. None if there is nothing. The caller has checked that
+        log_start_offset <= offset and end_offset <= log_end_offset. `nowait` raises WouldBlock where the
+        medium would have to be waited for; without it this may run on a background thread.
+        """
+        segments = self._segments
+        if offset >= end_offset:
+            if nowait and offset == self.log_end_offset:
+                self._remember(offset, self._active, self._active.size)
+            return None
+        number = self._segment_number(segments, offset)
+        while number < len(segments):
+            segment = segments[number]
+            end = self._end_position(segments, number, end_offset, nowait=nowait)
+            start = self._start_position(segment, offset, end, nowait=nowait)
+            if start is not None:
+                return self._slice(segment, start, end, max_bytes, min_one=min_one, nowait=nowait)
+            number += 1  # all its records at or after the offset were compacted away
+        return None
+
+    def _segment_number(self, segments: tuple[Segment, ...], offset: int) -> int:
+        last = len(segments) - 1
+        if offset >= segments[last].base_offset:
+            return last
+        return max(0, bisect_right(segments, offset, key=_base_offset) - 1)
+
+    def _end_position(
+        self, segments: tuple[Segment, ...], number: int, end_offset: int, *, nowait: bool
+    ) -> int:
+        """Return where in this segment the records at or after `end_offset` begin."""
+        segment = segments[number]
+        size = segment.size  # before log_end_offset: see the module
+        if number + 1 < len(segments):
+            if segments[number + 1].base_offset <= end_offset:
+                return size
+        elif end_offset == self.log_end_offset:
+            if nowait:
+                self._remember(end_offset, segment, size)
+            return size
+        if end_offset <= segment.base_offset:
+            return 0
+        found = segment.find_batch(end_offset, size, nowait=nowait)
+        return size if found is None else found[0]
+
+    def _start_position(
+        self, segment: Segment, offset: int, end: int, *, nowait: bool
+    ) -> int | None:
+        if end == 0:
+            return None
+        if offset <= segment.base_offset:
+            return 0
+        if nowait:  # the hints belong to the loop's thread
+            hint = self._hints.get(offset)
+            if hint is not None and hint[0] is segment and hint[1] < end:
+                return hint[1]
+        found = segment.find_batch(offset, end, nowait=nowait)
+        return None if found is None else found[0]
+
+    def _slice(
+        self, segment: Segment, start: int, end: int, max_bytes: int, *, min_one: bool, nowait: bool
+    ) -> FileSlice | None:
+        size = end - start
+        if max_bytes < size:
+            size = max_bytes
+            if min_one:
+                first = segment.batch_size(start, nowait=nowait)
+                size = min(end - start, max(size, first))
+            if size <= 0:
+                return None
+        if nowait:
+            segment.check_in_memory(start, size)
+        return FileSlice(segment.log, start, size)
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        """Keep where the log ends now: the next batch will start there, and waiting readers want it."""
+        hints = self._hints
+        if offset not in hints:
+            if len(hints) >= HINTS_KEPT:
+                del hints[next(iter(hints))]
+            hints[offset] = (segment, position)
+
+    # Looking by time
+
+    def offset_for_timestamp(self, timestamp: int) -> Found | None:
+        """Return the first record whose timestamp is not below; BatchError if it lies in damage. Blocks."""
+        start_offset = self.log_start_offset
+        for segment in self._segments:
+            if segment.largest[0] >= timestamp:
+                found = segment.find_timestamp(timestamp, start_offset)
+                if found is not None:
+                    record, epoch = found
+                    return Found(record.timestamp, record.offset, epoch)
+        return None
+
+    def max_timestamp(self) -> Found | None:
+        """Return the first record with the largest timestamp; None if none has one. Blocks."""
+        segment = max(self._segments, key=lambda segment: segment.largest[0])
+        found = segment.find_largest() if segment.largest[0] >= 0 else None
+        if found is None:
+            return None
+        record, epoch = found
+        return Found(record.timestamp, record.offset, epoch)
+
+    # Size
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of records in all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        """Count the segments; the last one is the active one."""
+        return len(self._segments)
+
+    @property
+    def base_offsets(self) -> list[int]:
+        """Base offsets of the segments."""
+        return [segment.base_offset for segment in self._segments]
+
+    # Dropping from the start
+
+    def advance_log_start(self, offset: int) -> list[str]:
+        """Let the log start here and drop the segments wholly before it (DeleteRecords).
+
+        Return the files put aside, for removal after file.delete.delay.ms. The caller has checked that
+        `offset` is not above the high watermark.
+        """
+        self._check_usable()
+        assert offset <= self.log_end_offset
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            if self.epochs.truncate_from_start(offset):
+                write_epochs(self._disk, self.directory, self.epochs)
+        return self.drop_segments_before_start()
+
+    def drop_segments_before_start(self) -> list[str]:
+        """Put the files of segments wholly before the log's start aside; the active one stays."""
+        paths: list[str] = []
+        while len(self._segments) > 1 and self._segments[1].base_offset <= self.log_start_offset:
+            segment, *rest = self._segments
+            self._segments = tuple(rest)
+            segment.dropped = True
+            paths += self._put_aside(segment)
+        return paths
+
+    def _put_aside(self, segment: Segment) -> list[str]:
+        paths = []
+        for suffix in SEGMENT_FILES:
+            path = f"{self.directory}/{file_name(segment.base_offset, suffix)}"
+            if self._disk.exists(path):
+                self._disk.rename(path, path + DELETED)
+                paths.append(path + DELETED)
+        snapshot = self._snapshots.rename_for_delete(segment.base_offset)
+        return [*paths, snapshot] if snapshot else paths
+
+    # Flushing
+
+    @property
+    def unflushed_records(self) -> int:
+        """Offsets that a crash of the machine may take."""
+        return self.log_end_offset - self.recovery_point
+
+    def flush_due(self, now_ms: int) -> bool:
+        """Tell whether flush.messages, flush.ms or a closed segment asks for a flush, and none is under way.
+
+        A segment is flushed as soon as it is closed, as in Kafka.
+        """
+        closed_due = self._active.base_offset > self.recovery_point
+        return not self._flushing and (closed_due or self._all_due(now_ms))
+
+    def _all_due(self, now_ms: int) -> bool:
+        unflushed = self.unflushed_records
+        return unflushed > 0 and (
+            unflushed >= self._flush_messages
+            or now_ms - self._last_flush_ms >= self.config.flush_ms
+        )
+
+    def plan_flush(self, now_ms: int, *, everything: bool = False) -> FlushJob | None:
+        """Make the job that brings what is due to the medium, or all of it; None if nothing is.
+
+        Run it on a background thread and hand it to `on_flushed`. One at a time: None until then.
+        """
+        self._check_usable()
+        if self._flushing:
+            return None
+        everything = everything or self._all_due(now_ms)
+        end_offset = self.log_end_offset if everything else self._active.base_offset
+        if end_offset <= self.recovery_point:
+            return None
+        if everything:
+            self._active.spill()
+        number = self._segment_number(self._segments, self.recovery_point)
+        segments = [one for one in self._segments[number:] if one.base_offset < end_offset]
+        is_new = segments[-1].base_offset >= self.recovery_point
+        self._flushing = True
+        return FlushJob(
+            self._disk, self.directory if is_new else None, segments, self._unsynced_snapshots,
+            end_offset, now_ms,
+        )  # fmt: skip
+
+    def on_flushed(self, job: FlushJob) -> None:
+        """Move the recovery point. A sync that failed breaks the log for good, and is raised.
+
+        The kernel may forget a failed write once it has told of it, so trying again would prove nothing.
+        """
+        self._flushing = False
+        if job.error is not None:
+            self._break(job.error)
+            raise job.error
+        self.recovery_point = max(self.recovery_point, job.end_offset)
+        self._last_flush_ms = job.planned_ms
+        self._unsynced_snapshots = tuple(
+            file for file in self._unsynced_snapshots if file not in job.snapshots
+        )
+
+    # Closing
+
+    def close(self, *, clean: bool) -> None:
+        """Close the files. With `clean` first bring everything to the medium; blocks then.
+
+        After a clean close `recovery_point` is `log_end_offset`, and opening needs no scan. Without it
+        nothing is written: for a failed disk, or a folder that is about to go.
+        """
+        if clean:
+            self._check_usable()
+            self._active.seal()
+            self._write_snapshot()
+            self._sync_rest()
+        for segment in self._segments:
+            segment.close()
+
+    def _sync_rest(self) -> None:
+        job = self.plan_flush(self._last_flush_ms, everything=True)
+        if job is not None:
+            job.run()
+            self.on_flushed(job)
+
+    def moved_to(self, directory: str) -> None:
+        """Follow the folder to its new name: files opened before follow by themselves."""
+        self.directory = self._snapshots.directory = directory
+
+    # Trouble
+
+    def _break(self, error: OSError) -> None:
+        self._broken = error
+        self._set_roll_limits()
+
+    def _check_usable(self) -> None:
+        if self._broken is not None:
+            raise BrokenLogError(
+                self._broken.errno or EIO,
+                f"the log is broken since: {self._broken}",
+                self.directory,
+            )
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset

@@ -1,0 +1,486 @@
+"""Opening a partition's folder: what is there, what of it is good, and what has to be built again.
+
+| how the log was left | segments below the recovery point         | the others, and the active one          |
+|----------------------|-------------------------------------------|-----------------------------------------|
+| closed cleanly       | indexes are looked at, data is not        | same; the log's end is walked from the  |
+|                      |                                           | last index entry                        |
+| in any other way     | same                                      | every batch is checked; cut at the first|
+|                      |                                           | bad one, later segments removed         |
+
+A missing or damaged index is built again by checking its segment. Must not know appends, reads or flushing.
+
+Invariants of what is returned: at least one segment, in order of base offset; the last one's bytes are
+whole batches up to `size`; epochs and producers cover exactly the records up to `log_end_offset`. Nothing
+is removed but what lies after the first bad byte, leftovers of deletions, and files without a log. Record
+formats before version 2 are no batches here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from barnabas.core.epochs import LeaderEpochs
+from barnabas.core.producer_state import ProducerStates
+from barnabas.storage import epoch_file
+from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY, Index
+from barnabas.storage.names import (
+    CLEANED,
+    DELETED,
+    LEADER_EPOCHS,
+    LOG,
+    OFFSET_INDEX,
+    TIME_INDEX,
+    TXN_INDEX,
+    file_name,
+    offset_of,
+)
+from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment, remove_files
+from barnabas.storage.snapshots import Snapshots
+from barnabas.wire.batch import (
+    CRC_START,
+    HEADER_SIZE,
+    MAGIC,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    BatchError,
+    read_header,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from barnabas.model.config import LogConfig
+    from barnabas.ports import Disk, File
+    from barnabas.wire.batch import BatchHeader
+
+#: The scan reads this much at once; a larger batch is checked piece by piece, so memory stays bounded.
+SCAN_BYTES: Final = 1024 * 1024
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a log had to do, for the broker's own log."""
+
+    scanned_bytes: int = 0
+    #: Bytes taken off the end of damaged segments.
+    cut_bytes: int = 0
+    #: Where the first bad bytes were, and what was wrong; empty if nothing was.
+    cut_reason: str = ""
+    #: Base offsets of segments that lay after a cut.
+    removed_segments: list[int] = field(default_factory=list)
+    #: Base offsets of segments whose indexes were built again.
+    rebuilt_indexes: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Loaded:
+    """The parts of an open log."""
+
+    segments: list[Segment]
+    snapshots: Snapshots
+    epochs: LeaderEpochs
+    producers: ProducerStates
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    report: RecoveryReport
+
+
+@dataclass(slots=True, frozen=True)
+class LogLeft:
+    """What the checkpoints say about how a log was left."""
+
+    recovery_point: int
+    log_start_offset: int
+    clean: bool
+
+
+def load(disk: Disk, directory: str, config: LogConfig, left: LogLeft, *, now_ms: int) -> Loaded:
+    """Open the folder of one partition. OSError leaves files that open the same way again."""
+    return _Loading(disk, directory, config, left, now_ms).run()
+
+
+class _Loading:
+    """One run of `load`, so that its steps need not pass ten things around."""
+
+    def __init__(
+        self, disk: Disk, directory: str, config: LogConfig, left: LogLeft, now_ms: int
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.config = config
+        self.left = left
+        self.now_ms = now_ms
+        self.report = RecoveryReport()
+        self.segments: list[Segment] = []
+        self.producers = ProducerStates()
+        self.names = _remove_leftovers(disk, directory)
+        self.snapshots = Snapshots(disk, directory, self.names)
+        self.epochs, self.saved_epochs = self._load_epochs()
+
+    def run(self) -> Loaded:
+        """Load, check, repair, in the order in which each step needs the one before."""
+        bases = [base for name in self.names if (base := offset_of(name, LOG)) is not None]
+        sound = len(bases) if self.left.clean else self._count_sound(bases)
+        for base in bases[:sound]:
+            self.segments.append(self._open_sound(base))
+        if self.saved_epochs is None:
+            self._rebuild_epochs()
+        if sound < len(bases):
+            self._recover(bases[sound:])
+        log_end_offset = self._find_log_end()
+        if log_end_offset < self.left.log_start_offset:
+            log_end_offset = self._start_anew()
+        return self._finish(log_end_offset)
+
+    def _finish(self, log_end_offset: int) -> Loaded:
+        log_start_offset = max(self.left.log_start_offset, self.segments[0].base_offset)
+        if self.left.clean:
+            self._load_producers(log_end_offset)
+        self.epochs.truncate_from_end(log_end_offset)
+        self.epochs.truncate_from_start(log_start_offset)
+        if self.epochs.entries != (self.saved_epochs or []):
+            write_epochs(self.disk, self.directory, self.epochs)
+        bases = [segment.base_offset for segment in self.segments]
+        self.snapshots.remove_strays(bases, log_start_offset, log_end_offset)
+        if not self.left.clean and log_end_offset > log_start_offset:
+            # So that a stop from here on need not walk through the segments again.
+            self.snapshots.write(self.producers, log_end_offset)
+        recovery_point = min(self.left.recovery_point, log_end_offset)
+        return Loaded(
+            self.segments, self.snapshots, self.epochs, self.producers, log_start_offset,
+            log_end_offset, log_end_offset if self.left.clean else recovery_point, self.report,
+        )  # fmt: skip
+
+    # Segments
+
+    def _count_sound(self, bases: Sequence[int]) -> int:
+        """Tell how many segments lie wholly below the recovery point."""
+        sound = max(0, bisect_right(bases, self.left.recovery_point) - 1)
+        if 0 < sound == len(bases) - 1 and not self._log_size(bases[sound]):
+            # A roll that did not last may leave an empty file, and what was written since is before it.
+            sound -= 1
+        return sound
+
+    def _log_size(self, base: int) -> int:
+        return self.disk.open(f"{self.directory}/{file_name(base, LOG)}").size()
+
+    def _open_files(self, base: int) -> tuple[Segment, bool]:
+        """Open the files of a segment as they are; tell whether both indexes were there."""
+        indexes_there = True
+        files = []
+        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
+            name = file_name(base, suffix)
+            there = name in self.names
+            indexes_there = indexes_there and there
+            files.append(self.disk.open(f"{self.directory}/{name}", create=not there))
+        segment = Segment(base, (files[0], files[1], files[2]), self.now_ms, 0)
+        segment.size = segment.written_from = segment.log.size()
+        return segment, indexes_there
+
+    def _open_sound(self, base: int) -> Segment:
+        """Open a segment whose data is taken as it is; its indexes must look right or are built again."""
+        segment, indexes_there = self._open_files(base)
+        if not (indexes_there and _load_indexes(segment)):
+            self.report.rebuilt_indexes.append(base)
+            self._check(segment, visit=None)
+        return segment
+
+    def _recover(self, bases: Sequence[int]) -> None:
+        """Check every batch from here on, and build indexes, producers and epochs from what is good."""
+        self._load_producers(bases[0])
+        expected = None
+        for number, base in enumerate(bases):
+            if expected is not None and base != expected and self._is_gap(base, expected):
+                self.report.cut_reason = f"offset {expected} is missing before segment {base}"
+                self._remove(bases[number:])
+                return
+            if number:
+                self.snapshots.write(self.producers, base)
+            segment, _ = self._open_files(base)
+            self.segments.append(segment)
+            expected, whole = self._check(segment, visit=self._replay)
+            if not whole:
+                self._remove(bases[number + 1 :])
+                return
+
+    def _is_gap(self, base: int, expected: int) -> bool:
+        """Tell whether records between two segments were lost; compaction may have taken them, too."""
+        return base < expected or not self.config.compact
+
+    def _check(
+        self, segment: Segment, visit: Callable[[BatchHeader], None] | None
+    ) -> tuple[int, bool]:
+        """Build the indexes of a segment from its data, cut at the first bad batch.
+
+        Return the offset after its last record, and whether all its bytes were good.
+        """
+        scan = _Scan(segment, self.config.index_interval_bytes)
+        for header in scan.batches():
+            if visit is not None:
+                visit(header)
+        scan.finish()
+        self.report.scanned_bytes += scan.valid_bytes
+        self.report.cut_bytes += scan.cut_bytes
+        if scan.problem:
+            self.report.cut_reason = (
+                f"{scan.problem} at byte {scan.valid_bytes} of {segment.log.path}"
+            )
+        return scan.next_offset, not scan.problem
+
+    def _remove(self, bases: Sequence[int]) -> None:
+        """Remove segments after a cut, the last first, so that a crash leaves no gap."""
+        for base in reversed(bases):
+            remove_files(self.disk, self.directory, base)
+        self.report.removed_segments.extend(bases)
+
+    def _find_log_end(self) -> int:
+        """Return the offset after the last record, taking the last segment's word for it if it is sound."""
+        if not self.segments:
+            base = self.left.log_start_offset
+            segment = Segment.create(
+                self.disk, self.directory, base, now_ms=self.now_ms, jitter_ms=0
+            )
+            self.segments.append(segment)
+            return base
+        last = self.segments[-1]
+        if last.size == 0 and len(self.segments) > 1:
+            end = self._end_of(self.segments[-2])
+            if end > last.base_offset:
+                # Left by a roll that failed: the log went on in the segment before.
+                self.segments.pop()
+                self._remove([last.base_offset])
+                return end
+        return self._end_of(last)
+
+    def _end_of(self, segment: Segment) -> int:
+        try:
+            return _walk_to_end(segment)
+        except BatchError:
+            self.report.rebuilt_indexes.append(segment.base_offset)
+            return self._check(segment, visit=None)[0]
+
+    def _start_anew(self) -> int:
+        """Drop all segments: the log's start was moved past everything that is here."""
+        self._remove([segment.base_offset for segment in self.segments])
+        self.segments.clear()
+        self.epochs.clear()
+        self.producers.clear()
+        return self._find_log_end()
+
+    # Epochs and producers
+
+    def _load_epochs(self) -> tuple[LeaderEpochs, list[tuple[int, int]] | None]:
+        """Return the history, and what its file says; None if there is no good file."""
+        try:
+            content = self.disk.read_file(f"{self.directory}/{LEADER_EPOCHS}")
+            epochs = LeaderEpochs(epoch_file.decode(content))
+        except (FileNotFoundError, ValueError):
+            return LeaderEpochs(), None
+        return epochs, list(epochs.entries)
+
+    def _rebuild_epochs(self) -> None:
+        """Take the history from the batches that will not be checked anyway."""
+        for segment in self.segments:
+            try:
+                for _, header in segment.headers(0, segment.size):
+                    self._replay_epoch(header)
+            except BatchError:
+                continue  # damage below the recovery point shows when it is read; the rest still counts
+
+    def _load_producers(self, end_offset: int) -> None:
+        """Bring producers up to `end_offset` from the newest snapshot before it and the batches since."""
+        had_snapshots = self.snapshots.latest >= 0
+        start = self.snapshots.load(self.producers, end_offset)
+        if start is None:
+            if self.left.clean and not had_snapshots:
+                return  # a log closed cleanly without one had no producers
+            start = self.left.log_start_offset
+        for segment, until in zip(
+            self.segments,
+            [following.base_offset for following in self.segments[1:]] + [end_offset],
+            strict=True,
+        ):
+            if until > start:
+                self._replay_headers(segment, start, end_offset)
+
+    def _replay_headers(self, segment: Segment, start: int, end_offset: int) -> None:
+        try:
+            found = segment.find_batch(start, segment.size)
+            if found is None:
+                return
+            for _, header in segment.headers(found[0], segment.size):
+                if header.base_offset >= end_offset:
+                    return
+                if header.base_offset >= start:
+                    self._replay(header)
+        except BatchError:
+            return  # as above
+
+    def _replay_epoch(self, header: BatchHeader) -> None:
+        if header.partition_leader_epoch > self.epochs.latest:
+            self.epochs.assign(header.partition_leader_epoch, header.base_offset)
+
+    def _replay(self, header: BatchHeader) -> None:
+        self._replay_epoch(header)
+        if header.producer_id != NO_PRODUCER_ID:
+            self.producers.update(header, header.base_offset)
+
+
+class _Scan:
+    """Checks the batches of one segment one after the other and builds its indexes on the way."""
+
+    def __init__(self, segment: Segment, index_interval_bytes: int) -> None:
+        self.segment = segment
+        self.interval = index_interval_bytes
+        self.valid_bytes = 0
+        self.cut_bytes = 0
+        self.next_offset = segment.base_offset
+        self.problem = ""
+        self._window = memoryview(b"")
+        self._window_start = 0
+
+    def batches(self) -> Iterator[BatchHeader]:
+        """Yield every good header up to the end or the first bad batch."""
+        segment = self.segment
+        segment.offset_index.reset()
+        segment.time_index.reset()
+        segment.largest = (NO_TIMESTAMP, segment.base_offset)
+        indexed_at = 0
+        while self.valid_bytes < segment.size:
+            header = self._next_batch()
+            if header is None:
+                return
+            position = self.valid_bytes
+            if header.max_timestamp > segment.largest[0]:
+                segment.largest = (header.max_timestamp, header.last_offset)
+            if position == 0:
+                segment.first_timestamp = header.max_timestamp
+            if position - indexed_at > self.interval:
+                segment.spill_when_due()
+                segment.add_index_entries(header.last_offset, position)
+                indexed_at = position
+            self.valid_bytes = position + header.size
+            self.next_offset = header.next_offset
+            yield header
+
+    def finish(self) -> None:
+        """Cut what is bad off the file and save the indexes."""
+        segment = self.segment
+        self.cut_bytes = segment.size - self.valid_bytes
+        if self.cut_bytes:
+            segment.log.truncate(self.valid_bytes)
+            segment.size = segment.written_from = self.valid_bytes
+        segment.seal()
+
+    def _next_batch(self) -> BatchHeader | None:
+        position, left = self.valid_bytes, self.segment.size - self.valid_bytes
+        header = read_header(self._bytes(position, HEADER_SIZE)) if left >= HEADER_SIZE else None
+        if header is None or not HEADER_SIZE <= header.size <= left:
+            self.problem = "a batch that is not there whole"
+        elif header.magic != MAGIC:
+            self.problem = f"a batch of format version {header.magic}"
+        elif not self._offsets_fit(header):
+            self.problem = f"a batch with offset {header.base_offset} out of order"
+        elif not self._checksum_matches(position, header):
+            self.problem = "a batch with a wrong checksum"
+        return None if self.problem else header
+
+    def _offsets_fit(self, header: BatchHeader) -> bool:
+        last_relative = header.last_offset - self.segment.base_offset
+        return (
+            header.base_offset >= self.next_offset
+            and header.last_offset_delta >= 0
+            and last_relative <= MAX_RELATIVE_OFFSET
+        )
+
+    def _checksum_matches(self, position: int, header: BatchHeader) -> bool:
+        at, end, crc = position + CRC_START, position + header.size, 0
+        while at < end:
+            piece = self._bytes(at, min(SCAN_BYTES, end - at))
+            crc = crc32c(piece, crc)
+            at += len(piece)
+            if not piece:
+                return False  # the file is shorter than it said
+        return crc == header.crc
+
+    def _bytes(self, position: int, size: int) -> memoryview:
+        """Return bytes of the file, reading ahead."""
+        start = position - self._window_start
+        if start + size > len(self._window) or start < 0:
+            self._window = memoryview(self.segment.log.read(position, SCAN_BYTES))
+            self._window_start, start = position, 0
+        return self._window[start : start + size]
+
+
+def _load_indexes(segment: Segment) -> bool:
+    """Read the last entries of both indexes; tell whether they fit the segment."""
+    offsets = _open_index(segment.offset_index.file, OFFSET_ENTRY.size)
+    times = _open_index(segment.time_index.file, TIME_ENTRY.size)
+    if offsets is None or times is None:
+        return False
+    segment.offset_index = Index(segment.offset_index.file, OFFSET_ENTRY, offsets)
+    segment.time_index = Index(segment.time_index.file, TIME_ENTRY, times)
+    return _offset_index_fits(segment) and _time_index_fits(segment)
+
+
+def _offset_index_fits(segment: Segment) -> bool:
+    last = segment.offset_index.read_last()
+    return last is None or (last[0] >= 0 and 0 < last[1] <= segment.size - HEADER_SIZE)
+
+
+def _time_index_fits(segment: Segment) -> bool:
+    """Check the last entry and take the largest timestamp from it: closing a segment puts it there."""
+    last = segment.time_index.read_last()
+    if last is None:
+        return segment.size == 0 or segment.read_first_timestamp() == NO_TIMESTAMP
+    segment.largest = (last[0], segment.base_offset + last[1])
+    return last[0] >= 0 and last[1] >= 0 and segment.size > 0
+
+
+def _walk_to_end(segment: Segment) -> int:
+    """Return the offset after the last record, walking from the last index entry, which must be right."""
+    last = segment.offset_index.last
+    position, indexed_offset = (last[1], segment.base_offset + last[0]) if last else (0, None)
+    end = segment.base_offset
+    for at, header in segment.headers(position, segment.size):
+        if at == position and indexed_offset not in (None, header.last_offset):
+            raise BatchError("the offset index does not fit the log")
+        end = header.next_offset
+    return end
+
+
+def _open_index(file: File, entry_size: int) -> int | None:
+    """Return the size of an index file; None if it does not hold whole entries."""
+    size = file.size()
+    return size if size % entry_size == 0 else None
+
+
+def write_epochs(disk: Disk, directory: str, epochs: LeaderEpochs) -> None:
+    """Replace the leader-epoch file."""
+    disk.write_file_atomically(f"{directory}/{LEADER_EPOCHS}", epoch_file.encode(epochs.entries))
+
+
+def _remove_leftovers(disk: Disk, directory: str) -> list[str]:
+    """Remove what a crash left of deletions and cleanings, and indexes without a log; list the rest."""
+    names = disk.list(directory)
+    logs = {name for name in names if name.endswith(LOG)}
+    kept = []
+    for name in names:
+        if name.endswith((DELETED, CLEANED)) or _is_orphan(name, logs):
+            disk.remove(f"{directory}/{name}")
+        else:
+            kept.append(name)
+    return kept
+
+
+def _is_orphan(name: str, logs: set[str]) -> bool:
+    for suffix in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
+        base = offset_of(name, suffix)
+        if base is not None:
+            return file_name(base, LOG) not in logs
+    return False

@@ -1,0 +1,235 @@
+"""One segment: a log file with the batches from a base offset on, and its two indexes.
+
+Job: find batches by offset and time, keep the indexes in step as batches are added. Must not know other
+segments, producers or epochs; when to roll is decided in `log.py`, what is valid after a crash in `recovery.py`.
+
+Invariants: bytes up to `size` are whole batches with rising offsets; an index entry is added before a
+batch once more than index.interval.bytes were added since the last one, as in Kafka; `largest` is the
+largest timestamp and the last offset of the first batch that carries it.
+
+Reading is safe from a background thread while the loop appends: it takes `size` once and never looks beyond.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.ports import WouldBlock
+from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY, Index
+from barnabas.storage.names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, file_name
+from barnabas.wire.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_TIMESTAMP,
+    BatchError,
+    read_header,
+    read_records,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.ports import Disk, File
+    from barnabas.wire.batch import BatchHeader, Record
+
+#: Relative offsets have four bytes in the indexes.
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+#: What this process wrote last to the active segment is taken to be in memory without asking.
+WARM_BYTES: Final = 8 * 1024 * 1024
+#: Headers are read in pieces of one page: small batches share one, large ones are stepped over.
+_HEADERS_BYTES: Final = 4096
+#: A batch grows at most to this when its records are looked at: a bound against compression bombs.
+MAX_UNPACKED_BYTES: Final = 256 * 1024 * 1024
+
+
+class Segment:
+    """See the module. `size` is set by the log after each write."""
+
+    __slots__ = (
+        "base_offset",
+        "created_ms",
+        "dropped",
+        "first_timestamp",
+        "jitter_ms",
+        "largest",
+        "log",
+        "offset_index",
+        "since_index",
+        "size",
+        "time_index",
+        "written_from",
+    )
+
+    def __init__(
+        self, base_offset: int, files: tuple[File, File, File], created_ms: int, jitter_ms: int
+    ) -> None:
+        """Take log, offset index and time index of an empty segment; `recovery` fills in the others."""
+        self.base_offset = base_offset
+        self.log = files[0]
+        self.offset_index = Index(files[1], OFFSET_ENTRY)
+        self.time_index = Index(files[2], TIME_ENTRY)
+        self.size = 0
+        #: From here on this process wrote the log file itself.
+        self.written_from = 0
+        #: Bytes added since the batch that got the last index entry, itself included.
+        self.since_index = 0
+        self.largest: tuple[int, int] = (NO_TIMESTAMP, base_offset)
+        #: Largest timestamp of the first batch; None while it has not been read.
+        self.first_timestamp: int | None = None
+        self.created_ms = created_ms
+        self.jitter_ms = jitter_ms
+        self.dropped = False
+
+    @classmethod
+    def create(
+        cls, disk: Disk, directory: str, base_offset: int, *, now_ms: int, jitter_ms: int
+    ) -> Segment:
+        """Make the files of a new segment, in place of any that a failed attempt left behind.
+
+        On an error the caller removes what was made: an empty segment must not stay beside a log that
+        goes on in the one before.
+        """
+        paths = [
+            f"{directory}/{file_name(base_offset, suffix)}"
+            for suffix in (LOG, OFFSET_INDEX, TIME_INDEX)
+        ]
+        remove_files(disk, directory, base_offset)
+        log, offsets, times = (disk.open(path, create=True) for path in paths)
+        return cls(base_offset, (log, offsets, times), now_ms, jitter_ms)
+
+    # Adding
+
+    def add_index_entries(self, last_offset: int, position: int) -> None:
+        """Add entries for the batch at `position`, which has just been written."""
+        self.offset_index.add(last_offset - self.base_offset, position)
+        self.add_time_entry()
+        self.since_index = 0
+
+    def add_time_entry(self) -> None:
+        """Note the largest timestamp so far, if it is larger than that of the last entry."""
+        timestamp, offset = self.largest
+        last = self.time_index.last
+        if timestamp > (last[0] if last else NO_TIMESTAMP):
+            self.time_index.add(timestamp, offset - self.base_offset)
+
+    def spill_when_due(self) -> None:
+        """Write index tails that reached their bound; on an error nothing changed."""
+        if self.offset_index.spill_due:
+            self.offset_index.spill()
+        if self.time_index.spill_due:
+            self.time_index.spill()
+
+    def spill(self) -> None:
+        """Write both index tails."""
+        self.offset_index.spill()
+        self.time_index.spill()
+
+    def seal(self) -> None:
+        """Bring the files into the state of a closed segment: the largest timestamp is in the index."""
+        self.add_time_entry()
+        self.spill()
+
+    def sync(self) -> None:
+        """Bring data and then indexes to the medium. Blocks."""
+        self.log.sync()
+        self.offset_index.file.sync()
+        self.time_index.file.sync()
+
+    def close(self) -> None:
+        """Give the descriptors back."""
+        self.log.close()
+        self.offset_index.file.close()
+        self.time_index.file.close()
+
+    # Finding
+
+    def find_batch(
+        self, offset: int, end: int, *, nowait: bool = False
+    ) -> tuple[int, BatchHeader] | None:
+        """Return position and header of the first batch that ends at or after `offset`, up to `end`."""
+        entry = self.offset_index.find(offset - self.base_offset, nowait=nowait)
+        for position, header in self.headers(entry[1] if entry else 0, end, nowait=nowait):
+            if header.last_offset >= offset:
+                return position, header
+        return None
+
+    def headers(
+        self, position: int, end: int, *, nowait: bool = False
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """Walk over the batches in [position, end), both batch boundaries; BatchError if they are none."""
+        while position < end:
+            data = self.read_log(position, min(_HEADERS_BYTES, end - position), nowait=nowait)
+            at = 0
+            while at + HEADER_SIZE <= len(data):
+                header = read_header(data, at)
+                if not _is_plausible(header) or position + at + header.size > end:
+                    raise BatchError(f"no batch at byte {position + at} of {self.log.path}")
+                yield position + at, header
+                at += header.size
+            if at == 0:
+                raise BatchError(f"half a batch at byte {position} of {self.log.path}")
+            position += at
+
+    def read_log(self, position: int, size: int, *, nowait: bool = False) -> bytes:
+        """Read bytes of the log file; WouldBlock if `nowait` and they are not in memory."""
+        if nowait:
+            self.check_in_memory(position, size)
+        return self.log.read(position, size)
+
+    def check_in_memory(self, position: int, size: int) -> None:
+        """Raise WouldBlock if reading this range would wait for the medium."""
+        warm_from = max(self.written_from, self.size - WARM_BYTES)
+        if position < warm_from and not self.log.cached(position, size):
+            raise WouldBlock
+
+    def batch_size(self, position: int, *, nowait: bool) -> int:
+        """Return the size of the batch that starts here."""
+        data = self.read_log(position, LOG_OVERHEAD, nowait=nowait)
+        return int.from_bytes(data[8:], "big", signed=True) + LOG_OVERHEAD
+
+    def read_first_timestamp(self) -> int:
+        """Return the largest timestamp of the first batch, from the file if need be."""
+        if self.first_timestamp is None:
+            header = next((header for _, header in self.headers(0, self.size)), None)
+            self.first_timestamp = header.max_timestamp if header else NO_TIMESTAMP
+        return self.first_timestamp
+
+    def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[Record, int] | None:
+        """Return the first record at or after both, and the leader epoch of its batch. Blocks."""
+        size = self.size
+        entry = self.time_index.find(timestamp)
+        offset = max(from_offset, self.base_offset + entry[1] if entry else 0)
+        start = self.offset_index.find(offset - self.base_offset)
+        for position, header in self.headers(start[1] if start else 0, size):
+            if header.max_timestamp < timestamp:
+                continue
+            for record in self.read_batch(position, header):
+                if record.timestamp >= timestamp and record.offset >= from_offset:
+                    return record, header.partition_leader_epoch
+        return None
+
+    def find_largest(self) -> tuple[Record, int] | None:
+        """Return the first record with the largest timestamp, and its leader epoch. Blocks."""
+        timestamp, offset = self.largest
+        found = self.find_batch(offset, self.size)
+        if found is None:
+            return None
+        for record in self.read_batch(*found):
+            if record.timestamp == timestamp:
+                return record, found[1].partition_leader_epoch
+        return None
+
+    def read_batch(self, position: int, header: BatchHeader) -> list[Record]:
+        """Read and unpack one batch."""
+        return read_records(memoryview(self.log.read(position, header.size)), MAX_UNPACKED_BYTES)
+
+
+def _is_plausible(header: BatchHeader) -> bool:
+    return header.magic == MAGIC and header.batch_length >= HEADER_SIZE - LOG_OVERHEAD
+
+
+def remove_files(disk: Disk, directory: str, base_offset: int) -> None:
+    """Remove whatever a segment may have left, the log first: without it the rest counts for nothing."""
+    for suffix in SEGMENT_FILES:
+        disk.remove(f"{directory}/{file_name(base_offset, suffix)}")

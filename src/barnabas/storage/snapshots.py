@@ -1,0 +1,92 @@
+"""The producer snapshots in a partition's folder: which there are, and which are still good for something.
+
+Job: write one at an offset, load the newest usable one, remove strays. Must not know the bytes inside
+(`producer_snapshot.py`) nor when one is due (`log.py`).
+
+Invariant: a snapshot named N holds the state of all producers after every batch below offset N. Each
+segment has one at its base offset, as in Kafka, and one more may stand at the end of a log that was closed.
+Files are written without a sync, as in Kafka: each carries a checksum, and a torn one is passed over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.storage import producer_snapshot
+from barnabas.storage.names import DELETED, SNAPSHOT, file_name, offset_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.core.producer_state import ProducerStates
+    from barnabas.ports import Disk, File
+
+
+class Snapshots:
+    """See the module. `latest` is the offset of the newest one; -1 if there is none."""
+
+    __slots__ = ("_disk", "_offsets", "directory")
+
+    def __init__(self, disk: Disk, directory: str, names: Sequence[str]) -> None:
+        """Take the names found in the folder."""
+        self._disk = disk
+        self.directory = directory
+        found = (offset_of(name, SNAPSHOT) for name in names)
+        self._offsets = sorted(offset for offset in found if offset is not None)
+
+    @property
+    def latest(self) -> int:
+        """Offset of the newest snapshot; -1 if there is none."""
+        return self._offsets[-1] if self._offsets else -1
+
+    def load(self, states: ProducerStates, end_offset: int) -> int | None:
+        """Fill `states` from the newest good snapshot up to `end_offset`; return its offset.
+
+        Bad ones on the way are removed. None if there is none: `states` is as it was.
+        """
+        for offset in reversed([known for known in self._offsets if known <= end_offset]):
+            try:
+                entries = producer_snapshot.decode(self._disk.read_file(self._path(offset)))
+            except (FileNotFoundError, ValueError):
+                self.remove(offset)
+                continue
+            states.load(entries)
+            return offset
+        return None
+
+    def write(self, states: ProducerStates, offset: int) -> File:
+        """Write the state at `offset`. The caller syncs the file with the segment below it."""
+        content = producer_snapshot.encode(states)
+        file = self._disk.open(self._path(offset), create=True)
+        file.write(0, (content,))
+        file.truncate(len(content))
+        if offset not in self._offsets:
+            self._offsets = sorted([*self._offsets, offset])
+        return file
+
+    def remove(self, offset: int) -> None:
+        """Remove one."""
+        self._disk.remove(self._path(offset))
+        self._offsets = [known for known in self._offsets if known != offset]
+
+    def remove_strays(
+        self, base_offsets: Sequence[int], start_offset: int, end_offset: int
+    ) -> None:
+        """Keep those in the log at a segment's start, and the newest one if it is past them all."""
+        newest = max((offset for offset in self._offsets if offset <= end_offset), default=-1)
+        for offset in self._offsets:
+            at_segment = offset in base_offsets or (offset == newest and offset > base_offsets[-1])
+            if not (at_segment and start_offset <= offset <= end_offset):
+                self.remove(offset)
+
+    def rename_for_delete(self, offset: int) -> str | None:
+        """Put the one at a dropped segment's start aside; return its new path, None if there is none."""
+        if offset not in self._offsets:
+            return None
+        path = self._path(offset)
+        self._offsets = [known for known in self._offsets if known != offset]
+        self._disk.rename(path, path + DELETED)
+        return path + DELETED
+
+    def _path(self, offset: int) -> str:
+        return f"{self.directory}/{file_name(offset, SNAPSHOT)}"
