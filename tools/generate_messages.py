@@ -34,8 +34,6 @@ HEAD = (
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -43,8 +41,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -206,7 +206,9 @@ def write_functions(code: Code, union: Union, names: dict[str, str]) -> str:
             if view not in made:
                 made[view] = f"_{kind}_{stem}_{version}"
                 function(made[view], view)
-        entries = [f"    {version}: {made[view]}," for version, view in zip(versions, views, strict=True)]
+        entries = [
+            f"    {version}: {made[view]}," for version, view in zip(versions, views, strict=True)
+        ]
         return "\n".join(["{", *entries, "}"])
 
     decoders = write(

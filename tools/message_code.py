@@ -61,6 +61,18 @@ class Code:
         """Name the function that packs the pieces."""
         return self._struct("_p_", "pack", pieces)
 
+    def array_packer(self, pattern: str, lengths: list[str]) -> str:
+        """Write the expression for the function that packs a pattern with these array lengths in it."""
+        name = "_k_" + pattern.replace("16s", "u").replace("?", "t").replace("{}", "_")
+        self.formats[name] = f'{name} = _Packers(">{pattern}")'
+        return f"{name}[{', '.join(lengths)}]"
+
+    def array_unpacker(self, letter: str) -> str:
+        """Name the table of functions that unpack arrays of one kind of number."""
+        name = "_n_" + letter.replace("?", "t")
+        self.formats[name] = f'{name} = _Unpackers("{letter}")'
+        return name
+
     def _struct(self, prefix: str, method: str, pieces: list[str]) -> str:
         name = prefix + "".join(pieces).replace("16s", "u").replace("?", "t")
         self.formats[name] = f'{name} = _Compiled(">{"".join(pieces)}").{method}'
@@ -209,7 +221,7 @@ class Decoder:
             return
         if each.kind in FORMATS:
             letter = FORMATS[each.kind]
-            emit(f'{target} = list(_unpack_from(f">{{n}}{letter}", buf, pos))')
+            emit(f"{target} = list({self.code.array_unpacker(letter)}[n](buf, pos))")
             emit(f"pos += {calcsize('>' + letter)} * n")
             return
         number = next(self.names)
@@ -407,7 +419,8 @@ class Encoder:
             emit(f"n = len({items}) + 1" if each.is_compact else f"n = len({items})")
         self._prefix(each, "i")
         if is_numbers:
-            emit(f'{self.write}(_pack(f">{{len({items})}}{FORMATS[each.kind]}", *{items}))')
+            packer = self.code.array_packer("{}" + FORMATS[each.kind], [f"len({items})"])
+            emit(f"{self.write}({packer}(*{items}))")
         else:
             self._elements(each, items)
 
@@ -487,17 +500,20 @@ class Encoder:
         return f"{self.code.packer(pieces)}({', '.join(values)})"
 
     def _pack_together(self, run: list[Part]) -> None:
-        layout, values = "", []
+        pattern, lengths, values = "", [], []
         for part in run:
             if not part.ints:
-                layout += part.piece
+                pattern += part.piece
                 values.append(part.value)
                 continue
-            layout += f"{'B' if part.is_compact else 'i'}{{{part.value}}}{part.piece}"
+            pattern += f"{'B' if part.is_compact else 'i'}{{}}{part.piece}"
+            lengths.append(part.value)
             values += [f"{part.value} + 1" if part.is_compact else part.value, f"*{part.ints}"]
-        self.code.emit(f'{self.write}(_pack(f">{layout}", {", ".join(values)}))')
+        packer = self.code.array_packer(pattern, lengths)
+        self.code.emit(f"{self.write}({packer}({', '.join(values)}))")
 
     def _pack_apart(self, run: list[Part]) -> None:
+        """Write a run piece by piece, for the rare array whose count needs more than one byte."""
         fixed: list[Part] = []
         for part in [*run, None]:
             if part is not None and not part.ints:
@@ -507,12 +523,7 @@ class Encoder:
                 self.code.emit(f"{self.write}({self._call(fixed)})")
                 fixed = []
             if part is not None:
-                prefix = (
-                    f"_uvarint({part.value} + 1)"
-                    if part.is_compact
-                    else f"_pack('>i', {part.value})"
-                )
-                self.code.emit(f"{self.write}({prefix})")
-                self.code.emit(
-                    f'{self.write}(_pack(f">{{{part.value}}}{part.piece}", *{part.ints}))'
-                )
+                assert part.is_compact, "a legacy count is always packed together with its array"
+                packer = self.code.array_packer("{}" + part.piece, [part.value])
+                self.code.emit(f"{self.write}(_uvarint({part.value} + 1))")
+                self.code.emit(f"{self.write}({packer}(*{part.ints}))")

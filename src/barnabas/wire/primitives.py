@@ -34,6 +34,9 @@ SINGLE_BYTES: Final = tuple(bytes((value,)) for value in range(256))
 MISSING: Final[Any] = object()
 """Stands for "argument not given" where `None` is a value of its own (nullable fields)."""
 
+MAX_CACHED_FORMATS: Final = 1024
+"""Packers kept for one pattern with array lengths in it; real traffic knows a handful of lengths."""
+
 _MAX_UINT32: Final = 0xFFFFFFFF
 _MAX_UINT64: Final = 0xFFFFFFFFFFFFFFFF
 _UVARINT_LAST_BYTE: Final = 4
@@ -191,6 +194,41 @@ def tagged_section(known: list[tuple[int, bytes]], unknown: TaggedFields) -> byt
     for tag, value in fields:
         parts += (uvarint(tag), uvarint(len(value)), value)
     return b"".join(parts)
+
+
+class Packers(dict[Any, Callable[..., bytes]]):
+    """`struct` packers for one pattern, by the lengths of the number arrays in it (one int, or a tuple of them)."""
+
+    __slots__ = ("_pattern",)
+
+    def __init__(self, pattern: str) -> None:
+        """Start empty; each `{}` in the pattern stands for a length."""
+        self._pattern = pattern
+
+    def __missing__(self, lengths: int | tuple[int, ...]) -> Callable[..., bytes]:
+        """Compile the packer for lengths not seen yet."""
+        if len(self) >= MAX_CACHED_FORMATS:
+            self.clear()
+        counts = lengths if isinstance(lengths, tuple) else (lengths,)
+        pack = self[lengths] = struct.Struct(self._pattern.format(*counts)).pack
+        return pack
+
+
+class Unpackers(dict[int, Callable[[Buffer, int], tuple[Any, ...]]]):
+    """`struct` unpackers for an array of numbers, by its length."""
+
+    __slots__ = ("_letter",)
+
+    def __init__(self, letter: str) -> None:
+        """Start empty; the letter is one number's format."""
+        self._letter = letter
+
+    def __missing__(self, length: int) -> Callable[[Buffer, int], tuple[Any, ...]]:
+        """Compile the unpacker for a length not seen yet."""
+        if len(self) >= MAX_CACHED_FORMATS:
+            self.clear()
+        unpack = self[length] = struct.Struct(f">{length}{self._letter}").unpack_from
+        return unpack
 
 
 def null_field(name: str) -> WireError:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,16 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k__i = _Packers(">{}i")
+_k_ihiiB_ibi = _Packers(">ihiiB{}ibi")
+_k_ihiiB_ibiB = _Packers(">ihiiB{}ibiB")
+_k_ihiiB_ii = _Packers(">ihiiB{}ii")
+_k_ihiiB_iiB = _Packers(">ihiiB{}iiB")
+_k_iiB_ibi = _Packers(">iiB{}ibi")
+_k_iiB_ibiB = _Packers(">iiB{}ibiB")
+_k_iiB_ii = _Packers(">iiB{}ii")
+_k_iiB_iiB = _Packers(">iiB{}iiB")
+_n_i = _Unpackers("i")
 _p_bi = _Compiled(">bi").pack
 _p_biB = _Compiled(">biB").pack
 _p_i = _Compiled(">i").pack
@@ -268,7 +278,7 @@ def _decode_alter_partition_request_0(buf: memoryview, pos: int) -> tuple[AlterP
             if not n:
                 raise _null_field("new_isr")
             n -= 1
-            x2.new_isr = list(_unpack_from(f">{n}i", buf, pos))
+            x2.new_isr = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.partition_epoch, n = _u_iB(buf, pos)
             pos += 5
@@ -336,7 +346,7 @@ def _decode_alter_partition_request_1(buf: memoryview, pos: int) -> tuple[AlterP
             if not n:
                 raise _null_field("new_isr")
             n -= 1
-            x2.new_isr = list(_unpack_from(f">{n}i", buf, pos))
+            x2.new_isr = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.leader_recovery_state, x2.partition_epoch, n = _u_biB(buf, pos)
             pos += 6
@@ -395,7 +405,7 @@ def _decode_alter_partition_request_2(buf: memoryview, pos: int) -> tuple[AlterP
             if not n:
                 raise _null_field("new_isr")
             n -= 1
-            x2.new_isr = list(_unpack_from(f">{n}i", buf, pos))
+            x2.new_isr = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.leader_recovery_state, x2.partition_epoch, n = _u_biB(buf, pos)
             pos += 6
@@ -517,20 +527,20 @@ def _encode_alter_partition_request_0(x: AlterPartitionRequest, out: list[_Buffe
             m5 = len(i5)
             if x4.unknown_tagged_fields:
                 if m5 < 127:
-                    w(_pack(f">iiB{m5}ii", x4.partition_index, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch))
+                    w(_k_iiB_ii[m5](x4.partition_index, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch))
                 else:
                     w(_p_ii(x4.partition_index, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_i(x4.partition_epoch))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127:
-                    w(_pack(f">iiB{m5}iiB", x4.partition_index, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, 0))
+                    w(_k_iiB_iiB[m5](x4.partition_index, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, 0))
                 else:
                     w(_p_ii(x4.partition_index, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_iB(x4.partition_epoch, 0))
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))
@@ -568,20 +578,20 @@ def _encode_alter_partition_request_1(x: AlterPartitionRequest, out: list[_Buffe
             m5 = len(i5)
             if x4.unknown_tagged_fields:
                 if m5 < 127:
-                    w(_pack(f">iiB{m5}ibi", x4.partition_index, x4.leader_epoch, m5 + 1, *i5, x4.leader_recovery_state, x4.partition_epoch))
+                    w(_k_iiB_ibi[m5](x4.partition_index, x4.leader_epoch, m5 + 1, *i5, x4.leader_recovery_state, x4.partition_epoch))
                 else:
                     w(_p_ii(x4.partition_index, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_bi(x4.leader_recovery_state, x4.partition_epoch))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127:
-                    w(_pack(f">iiB{m5}ibiB", x4.partition_index, x4.leader_epoch, m5 + 1, *i5, x4.leader_recovery_state, x4.partition_epoch, 0))
+                    w(_k_iiB_ibiB[m5](x4.partition_index, x4.leader_epoch, m5 + 1, *i5, x4.leader_recovery_state, x4.partition_epoch, 0))
                 else:
                     w(_p_ii(x4.partition_index, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_biB(x4.leader_recovery_state, x4.partition_epoch, 0))
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))
@@ -616,20 +626,20 @@ def _encode_alter_partition_request_2(x: AlterPartitionRequest, out: list[_Buffe
             m5 = len(i5)
             if x4.unknown_tagged_fields:
                 if m5 < 127:
-                    w(_pack(f">iiB{m5}ibi", x4.partition_index, x4.leader_epoch, m5 + 1, *i5, x4.leader_recovery_state, x4.partition_epoch))
+                    w(_k_iiB_ibi[m5](x4.partition_index, x4.leader_epoch, m5 + 1, *i5, x4.leader_recovery_state, x4.partition_epoch))
                 else:
                     w(_p_ii(x4.partition_index, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_bi(x4.leader_recovery_state, x4.partition_epoch))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127:
-                    w(_pack(f">iiB{m5}ibiB", x4.partition_index, x4.leader_epoch, m5 + 1, *i5, x4.leader_recovery_state, x4.partition_epoch, 0))
+                    w(_k_iiB_ibiB[m5](x4.partition_index, x4.leader_epoch, m5 + 1, *i5, x4.leader_recovery_state, x4.partition_epoch, 0))
                 else:
                     w(_p_ii(x4.partition_index, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_biB(x4.leader_recovery_state, x4.partition_epoch, 0))
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))
@@ -726,7 +736,7 @@ def _decode_alter_partition_response_0(buf: memoryview, pos: int) -> tuple[Alter
             if not n:
                 raise _null_field("isr")
             n -= 1
-            x2.isr = list(_unpack_from(f">{n}i", buf, pos))
+            x2.isr = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.partition_epoch, n = _u_iB(buf, pos)
             pos += 5
@@ -793,7 +803,7 @@ def _decode_alter_partition_response_1(buf: memoryview, pos: int) -> tuple[Alter
             if not n:
                 raise _null_field("isr")
             n -= 1
-            x2.isr = list(_unpack_from(f">{n}i", buf, pos))
+            x2.isr = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.leader_recovery_state, x2.partition_epoch, n = _u_biB(buf, pos)
             pos += 6
@@ -851,7 +861,7 @@ def _decode_alter_partition_response_2(buf: memoryview, pos: int) -> tuple[Alter
             if not n:
                 raise _null_field("isr")
             n -= 1
-            x2.isr = list(_unpack_from(f">{n}i", buf, pos))
+            x2.isr = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.leader_recovery_state, x2.partition_epoch, n = _u_biB(buf, pos)
             pos += 6
@@ -901,20 +911,20 @@ def _encode_alter_partition_response_0(x: AlterPartitionResponse, out: list[_Buf
             m5 = len(i5)
             if x4.unknown_tagged_fields:
                 if m5 < 127:
-                    w(_pack(f">ihiiB{m5}ii", x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch))
+                    w(_k_ihiiB_ii[m5](x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch))
                 else:
                     w(_p_ihii(x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_i(x4.partition_epoch))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127:
-                    w(_pack(f">ihiiB{m5}iiB", x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, 0))
+                    w(_k_ihiiB_iiB[m5](x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, 0))
                 else:
                     w(_p_ihii(x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_iB(x4.partition_epoch, 0))
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))
@@ -950,20 +960,20 @@ def _encode_alter_partition_response_1(x: AlterPartitionResponse, out: list[_Buf
             m5 = len(i5)
             if x4.unknown_tagged_fields:
                 if m5 < 127:
-                    w(_pack(f">ihiiB{m5}ibi", x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch, m5 + 1, *i5, x4.leader_recovery_state, x4.partition_epoch))
+                    w(_k_ihiiB_ibi[m5](x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch, m5 + 1, *i5, x4.leader_recovery_state, x4.partition_epoch))
                 else:
                     w(_p_ihii(x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_bi(x4.leader_recovery_state, x4.partition_epoch))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127:
-                    w(_pack(f">ihiiB{m5}ibiB", x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch, m5 + 1, *i5, x4.leader_recovery_state, x4.partition_epoch, 0))
+                    w(_k_ihiiB_ibiB[m5](x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch, m5 + 1, *i5, x4.leader_recovery_state, x4.partition_epoch, 0))
                 else:
                     w(_p_ihii(x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_biB(x4.leader_recovery_state, x4.partition_epoch, 0))
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))
@@ -996,20 +1006,20 @@ def _encode_alter_partition_response_2(x: AlterPartitionResponse, out: list[_Buf
             m5 = len(i5)
             if x4.unknown_tagged_fields:
                 if m5 < 127:
-                    w(_pack(f">ihiiB{m5}ibi", x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch, m5 + 1, *i5, x4.leader_recovery_state, x4.partition_epoch))
+                    w(_k_ihiiB_ibi[m5](x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch, m5 + 1, *i5, x4.leader_recovery_state, x4.partition_epoch))
                 else:
                     w(_p_ihii(x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_bi(x4.leader_recovery_state, x4.partition_epoch))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127:
-                    w(_pack(f">ihiiB{m5}ibiB", x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch, m5 + 1, *i5, x4.leader_recovery_state, x4.partition_epoch, 0))
+                    w(_k_ihiiB_ibiB[m5](x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch, m5 + 1, *i5, x4.leader_recovery_state, x4.partition_epoch, 0))
                 else:
                     w(_p_ihii(x4.partition_index, x4.error_code, x4.leader_id, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_biB(x4.leader_recovery_state, x4.partition_epoch, 0))
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,8 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k__i = _Packers(">{}i")
+_n_i = _Unpackers("i")
 _p_i = _Compiled(">i").pack
 _p_iB = _Compiled(">iB").pack
 _p_ih = _Compiled(">ih").pack
@@ -217,7 +219,7 @@ def _decode_alter_partition_reassignments_request_0(buf: memoryview, pos: int) -
                 x2.replicas = None
             else:
                 n -= 1
-                x2.replicas = list(_unpack_from(f">{n}i", buf, pos))
+                x2.replicas = list(_n_i[n](buf, pos))
                 pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -284,7 +286,7 @@ def _decode_alter_partition_reassignments_request_1(buf: memoryview, pos: int) -
                 x2.replicas = None
             else:
                 n -= 1
-                x2.replicas = list(_unpack_from(f">{n}i", buf, pos))
+                x2.replicas = list(_n_i[n](buf, pos))
                 pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -339,7 +341,7 @@ def _encode_alter_partition_reassignments_request_0(x: AlterPartitionReassignmen
             else:
                 n = len(a5) + 1
             w(_p_iB(x4.partition_index, n) if n < 128 else _p_i(x4.partition_index) + _uvarint(n))
-            w(_pack(f">{len(a5)}i", *a5))
+            w(_k__i[len(a5)](*a5))
             if x4.unknown_tagged_fields:
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
@@ -381,7 +383,7 @@ def _encode_alter_partition_reassignments_request_1(x: AlterPartitionReassignmen
             else:
                 n = len(a5) + 1
             w(_p_iB(x4.partition_index, n) if n < 128 else _p_i(x4.partition_index) + _uvarint(n))
-            w(_pack(f">{len(a5)}i", *a5))
+            w(_k__i[len(a5)](*a5))
             if x4.unknown_tagged_fields:
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:

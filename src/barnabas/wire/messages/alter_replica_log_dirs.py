@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,11 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_B_i = _Packers(">B{}i")
+_k_B_iB = _Packers(">B{}iB")
+_k__i = _Packers(">{}i")
+_k_i_i = _Packers(">i{}i")
+_n_i = _Unpackers("i")
 _p_h = _Compiled(">h").pack
 _p_i = _Compiled(">i").pack
 _p_iB = _Compiled(">iB").pack
@@ -199,7 +204,7 @@ def _decode_alter_replica_log_dirs_request_0(buf: memoryview, pos: int) -> tuple
                 raise _null_field("partitions")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x2.partitions = list(_unpack_from(f">{n}i", buf, pos))
+            x2.partitions = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.unknown_tagged_fields = ()
             a2.append(x2)
@@ -259,7 +264,7 @@ def _decode_alter_replica_log_dirs_request_2(buf: memoryview, pos: int) -> tuple
             if not n:
                 raise _null_field("partitions")
             n -= 1
-            x2.partitions = list(_unpack_from(f">{n}i", buf, pos))
+            x2.partitions = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -312,7 +317,7 @@ def _encode_alter_replica_log_dirs_request_0(x: AlterReplicaLogDirsRequest, out:
             w(b)
             i5 = x4.partitions
             m5 = len(i5)
-            w(_pack(f">i{m5}i", m5, *i5))
+            w(_k_i_i[m5](m5, *i5))
     out.append(b"".join(parts))
 
 
@@ -344,17 +349,17 @@ def _encode_alter_replica_log_dirs_request_2(x: AlterReplicaLogDirsRequest, out:
             m5 = len(i5)
             if x4.unknown_tagged_fields:
                 if m5 < 127:
-                    w(_pack(f">B{m5}i", m5 + 1, *i5))
+                    w(_k_B_i[m5](m5 + 1, *i5))
                 else:
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127:
-                    w(_pack(f">B{m5}iB", m5 + 1, *i5, 0))
+                    w(_k_B_iB[m5](m5 + 1, *i5, 0))
                 else:
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_SINGLE_BYTES[0])
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,10 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_B_i = _Packers(">B{}i")
+_k_B_iB = _Packers(">B{}iB")
+_k__i = _Packers(">{}i")
+_n_i = _Unpackers("i")
 _p_b = _Compiled(">b").pack
 _p_bB = _Compiled(">bB").pack
 _p_h = _Compiled(">h").pack
@@ -435,7 +439,7 @@ def _decode_consumer_group_describe_response_0(buf: memoryview, pos: int) -> tup
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x5.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x5.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -479,7 +483,7 @@ def _decode_consumer_group_describe_response_0(buf: memoryview, pos: int) -> tup
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x9.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x9.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -685,7 +689,7 @@ def _decode_consumer_group_describe_response_1(buf: memoryview, pos: int) -> tup
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x5.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x5.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -729,7 +733,7 @@ def _decode_consumer_group_describe_response_1(buf: memoryview, pos: int) -> tup
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x9.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x9.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -876,17 +880,17 @@ def _encode_consumer_group_describe_response_0(x: ConsumerGroupDescribeResponse,
                 m10 = len(i10)
                 if x9.unknown_tagged_fields:
                     if m10 < 127:
-                        w(_pack(f">B{m10}i", m10 + 1, *i10))
+                        w(_k_B_i[m10](m10 + 1, *i10))
                     else:
                         w(_uvarint(m10 + 1))
-                        w(_pack(f">{m10}i", *i10))
+                        w(_k__i[m10](*i10))
                     w(_tagged_section([], x9.unknown_tagged_fields))
                 else:
                     if m10 < 127:
-                        w(_pack(f">B{m10}iB", m10 + 1, *i10, 0))
+                        w(_k_B_iB[m10](m10 + 1, *i10, 0))
                     else:
                         w(_uvarint(m10 + 1))
-                        w(_pack(f">{m10}i", *i10))
+                        w(_k__i[m10](*i10))
                         w(_SINGLE_BYTES[0])
             if x7.unknown_tagged_fields:
                 w(_tagged_section([], x7.unknown_tagged_fields))
@@ -908,17 +912,17 @@ def _encode_consumer_group_describe_response_0(x: ConsumerGroupDescribeResponse,
                 m14 = len(i14)
                 if x13.unknown_tagged_fields:
                     if m14 < 127:
-                        w(_pack(f">B{m14}i", m14 + 1, *i14))
+                        w(_k_B_i[m14](m14 + 1, *i14))
                     else:
                         w(_uvarint(m14 + 1))
-                        w(_pack(f">{m14}i", *i14))
+                        w(_k__i[m14](*i14))
                     w(_tagged_section([], x13.unknown_tagged_fields))
                 else:
                     if m14 < 127:
-                        w(_pack(f">B{m14}iB", m14 + 1, *i14, 0))
+                        w(_k_B_iB[m14](m14 + 1, *i14, 0))
                     else:
                         w(_uvarint(m14 + 1))
-                        w(_pack(f">{m14}i", *i14))
+                        w(_k__i[m14](*i14))
                         w(_SINGLE_BYTES[0])
             if x11.unknown_tagged_fields:
                 w(_tagged_section([], x11.unknown_tagged_fields))
@@ -1045,17 +1049,17 @@ def _encode_consumer_group_describe_response_1(x: ConsumerGroupDescribeResponse,
                 m10 = len(i10)
                 if x9.unknown_tagged_fields:
                     if m10 < 127:
-                        w(_pack(f">B{m10}i", m10 + 1, *i10))
+                        w(_k_B_i[m10](m10 + 1, *i10))
                     else:
                         w(_uvarint(m10 + 1))
-                        w(_pack(f">{m10}i", *i10))
+                        w(_k__i[m10](*i10))
                     w(_tagged_section([], x9.unknown_tagged_fields))
                 else:
                     if m10 < 127:
-                        w(_pack(f">B{m10}iB", m10 + 1, *i10, 0))
+                        w(_k_B_iB[m10](m10 + 1, *i10, 0))
                     else:
                         w(_uvarint(m10 + 1))
-                        w(_pack(f">{m10}i", *i10))
+                        w(_k__i[m10](*i10))
                         w(_SINGLE_BYTES[0])
             if x7.unknown_tagged_fields:
                 w(_tagged_section([], x7.unknown_tagged_fields))
@@ -1077,17 +1081,17 @@ def _encode_consumer_group_describe_response_1(x: ConsumerGroupDescribeResponse,
                 m14 = len(i14)
                 if x13.unknown_tagged_fields:
                     if m14 < 127:
-                        w(_pack(f">B{m14}i", m14 + 1, *i14))
+                        w(_k_B_i[m14](m14 + 1, *i14))
                     else:
                         w(_uvarint(m14 + 1))
-                        w(_pack(f">{m14}i", *i14))
+                        w(_k__i[m14](*i14))
                     w(_tagged_section([], x13.unknown_tagged_fields))
                 else:
                     if m14 < 127:
-                        w(_pack(f">B{m14}iB", m14 + 1, *i14, 0))
+                        w(_k_B_iB[m14](m14 + 1, *i14, 0))
                     else:
                         w(_uvarint(m14 + 1))
-                        w(_pack(f">{m14}i", *i14))
+                        w(_k__i[m14](*i14))
                         w(_SINGLE_BYTES[0])
             if x11.unknown_tagged_fields:
                 w(_tagged_section([], x11.unknown_tagged_fields))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,10 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k__i = _Packers(">{}i")
+_k_uB_i = _Packers(">16sB{}i")
+_k_uB_iB = _Packers(">16sB{}iB")
+_n_i = _Unpackers("i")
 _p_i = _Compiled(">i").pack
 _p_iB = _Compiled(">iB").pack
 _p_ih = _Compiled(">ih").pack
@@ -251,7 +255,7 @@ def _decode_consumer_group_heartbeat_request_0(buf: memoryview, pos: int) -> tup
             if not n:
                 raise _null_field("partitions")
             n -= 1
-            x2.partitions = list(_unpack_from(f">{n}i", buf, pos))
+            x2.partitions = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -370,7 +374,7 @@ def _decode_consumer_group_heartbeat_request_1(buf: memoryview, pos: int) -> tup
             if not n:
                 raise _null_field("partitions")
             n -= 1
-            x2.partitions = list(_unpack_from(f">{n}i", buf, pos))
+            x2.partitions = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -461,19 +465,19 @@ def _encode_consumer_group_heartbeat_request_0(x: ConsumerGroupHeartbeatRequest,
         m5 = len(i5)
         if x4.unknown_tagged_fields:
             if m5 < 127:
-                w(_pack(f">16sB{m5}i", x4.topic_id, m5 + 1, *i5))
+                w(_k_uB_i[m5](x4.topic_id, m5 + 1, *i5))
             else:
                 w(_p_u(x4.topic_id))
                 w(_uvarint(m5 + 1))
-                w(_pack(f">{m5}i", *i5))
+                w(_k__i[m5](*i5))
             w(_tagged_section([], x4.unknown_tagged_fields))
         else:
             if m5 < 127:
-                w(_pack(f">16sB{m5}iB", x4.topic_id, m5 + 1, *i5, 0))
+                w(_k_uB_iB[m5](x4.topic_id, m5 + 1, *i5, 0))
             else:
                 w(_p_u(x4.topic_id))
                 w(_uvarint(m5 + 1))
-                w(_pack(f">{m5}i", *i5))
+                w(_k__i[m5](*i5))
                 w(_SINGLE_BYTES[0])
     if x.unknown_tagged_fields:
         w(_tagged_section([], x.unknown_tagged_fields))
@@ -561,19 +565,19 @@ def _encode_consumer_group_heartbeat_request_1(x: ConsumerGroupHeartbeatRequest,
         m5 = len(i5)
         if x4.unknown_tagged_fields:
             if m5 < 127:
-                w(_pack(f">16sB{m5}i", x4.topic_id, m5 + 1, *i5))
+                w(_k_uB_i[m5](x4.topic_id, m5 + 1, *i5))
             else:
                 w(_p_u(x4.topic_id))
                 w(_uvarint(m5 + 1))
-                w(_pack(f">{m5}i", *i5))
+                w(_k__i[m5](*i5))
             w(_tagged_section([], x4.unknown_tagged_fields))
         else:
             if m5 < 127:
-                w(_pack(f">16sB{m5}iB", x4.topic_id, m5 + 1, *i5, 0))
+                w(_k_uB_iB[m5](x4.topic_id, m5 + 1, *i5, 0))
             else:
                 w(_p_u(x4.topic_id))
                 w(_uvarint(m5 + 1))
-                w(_pack(f">{m5}i", *i5))
+                w(_k__i[m5](*i5))
                 w(_SINGLE_BYTES[0])
     if x.unknown_tagged_fields:
         w(_tagged_section([], x.unknown_tagged_fields))
@@ -628,7 +632,7 @@ def _decode_consumer_group_heartbeat_response_0(buf: memoryview, pos: int) -> tu
             if not n:
                 raise _null_field("partitions")
             n -= 1
-            x2.partitions = list(_unpack_from(f">{n}i", buf, pos))
+            x2.partitions = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -692,19 +696,19 @@ def _encode_consumer_group_heartbeat_response_0(x: ConsumerGroupHeartbeatRespons
             m4 = len(i4)
             if x3.unknown_tagged_fields:
                 if m4 < 127:
-                    w(_pack(f">16sB{m4}i", x3.topic_id, m4 + 1, *i4))
+                    w(_k_uB_i[m4](x3.topic_id, m4 + 1, *i4))
                 else:
                     w(_p_u(x3.topic_id))
                     w(_uvarint(m4 + 1))
-                    w(_pack(f">{m4}i", *i4))
+                    w(_k__i[m4](*i4))
                 w(_tagged_section([], x3.unknown_tagged_fields))
             else:
                 if m4 < 127:
-                    w(_pack(f">16sB{m4}iB", x3.topic_id, m4 + 1, *i4, 0))
+                    w(_k_uB_iB[m4](x3.topic_id, m4 + 1, *i4, 0))
                 else:
                     w(_p_u(x3.topic_id))
                     w(_uvarint(m4 + 1))
-                    w(_pack(f">{m4}i", *i4))
+                    w(_k__i[m4](*i4))
                     w(_SINGLE_BYTES[0])
         if x1.unknown_tagged_fields:
             w(_tagged_section([], x1.unknown_tagged_fields))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,8 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_i_i = _Packers(">i{}i")
+_n_i = _Unpackers("i")
 _p_h = _Compiled(">h").pack
 _p_i = _Compiled(">i").pack
 _u_h = _Compiled(">h").unpack_from
@@ -100,7 +102,7 @@ def _decode_consumer_protocol_assignment_0(buf: memoryview, pos: int) -> tuple[C
             raise _null_field("partitions")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x1.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         x1.unknown_tagged_fields = ()
         a1.append(x1)
@@ -136,7 +138,7 @@ def _encode_consumer_protocol_assignment_0(x: ConsumerProtocolAssignment, out: l
         w(b)
         i3 = x2.partitions
         m3 = len(i3)
-        w(_pack(f">i{m3}i", m3, *i3))
+        w(_k_i_i[m3](m3, *i3))
     s = x.user_data
     if s is None:
         b = b""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,8 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_i_i = _Packers(">i{}i")
+_n_i = _Unpackers("i")
 _p_h = _Compiled(">h").pack
 _p_i = _Compiled(">i").pack
 _p_ih = _Compiled(">ih").pack
@@ -177,7 +179,7 @@ def _decode_consumer_protocol_subscription_1(buf: memoryview, pos: int) -> tuple
             raise _null_field("partitions")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x2.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x2.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         x2.unknown_tagged_fields = ()
         a2.append(x2)
@@ -239,7 +241,7 @@ def _decode_consumer_protocol_subscription_2(buf: memoryview, pos: int) -> tuple
             raise _null_field("partitions")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x2.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x2.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         x2.unknown_tagged_fields = ()
         a2.append(x2)
@@ -302,7 +304,7 @@ def _decode_consumer_protocol_subscription_3(buf: memoryview, pos: int) -> tuple
             raise _null_field("partitions")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x2.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x2.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         x2.unknown_tagged_fields = ()
         a2.append(x2)
@@ -383,7 +385,7 @@ def _encode_consumer_protocol_subscription_1(x: ConsumerProtocolSubscription, ou
         w(b)
         i5 = x4.partitions
         m5 = len(i5)
-        w(_pack(f">i{m5}i", m5, *i5))
+        w(_k_i_i[m5](m5, *i5))
     out.append(b"".join(parts))
 
 
@@ -422,7 +424,7 @@ def _encode_consumer_protocol_subscription_2(x: ConsumerProtocolSubscription, ou
         w(b)
         i5 = x4.partitions
         m5 = len(i5)
-        w(_pack(f">i{m5}i", m5, *i5))
+        w(_k_i_i[m5](m5, *i5))
     w(_p_i(x.generation_id))
     out.append(b"".join(parts))
 
@@ -462,7 +464,7 @@ def _encode_consumer_protocol_subscription_3(x: ConsumerProtocolSubscription, ou
         w(b)
         i5 = x4.partitions
         m5 = len(i5)
-        w(_pack(f">i{m5}i", m5, *i5))
+        w(_k_i_i[m5](m5, *i5))
     s = x.rack_id
     if s is None:
         b = b""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,11 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k__i = _Packers(">{}i")
+_k_iB_i = _Packers(">iB{}i")
+_k_iB_iB = _Packers(">iB{}iB")
+_k_ii_i = _Packers(">ii{}i")
+_n_i = _Unpackers("i")
 _p_h = _Compiled(">h").pack
 _p_hB = _Compiled(">hB").pack
 _p_hh = _Compiled(">hh").pack
@@ -268,7 +273,7 @@ def _decode_create_topics_request_0(buf: memoryview, pos: int) -> tuple[CreateTo
                 raise _null_field("broker_ids")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x2.broker_ids = list(_unpack_from(f">{n}i", buf, pos))
+            x2.broker_ids = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.unknown_tagged_fields = ()
             a2.append(x2)
@@ -345,7 +350,7 @@ def _decode_create_topics_request_1(buf: memoryview, pos: int) -> tuple[CreateTo
                 raise _null_field("broker_ids")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x2.broker_ids = list(_unpack_from(f">{n}i", buf, pos))
+            x2.broker_ids = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.unknown_tagged_fields = ()
             a2.append(x2)
@@ -427,7 +432,7 @@ def _decode_create_topics_request_5(buf: memoryview, pos: int) -> tuple[CreateTo
             if not n:
                 raise _null_field("broker_ids")
             n -= 1
-            x2.broker_ids = list(_unpack_from(f">{n}i", buf, pos))
+            x2.broker_ids = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -514,7 +519,7 @@ def _encode_create_topics_request_0(x: CreateTopicsRequest, out: list[_Buffer], 
         for x4 in a3:
             i5 = x4.broker_ids
             m5 = len(i5)
-            w(_pack(f">ii{m5}i", x4.partition_index, m5, *i5))
+            w(_k_ii_i[m5](x4.partition_index, m5, *i5))
         a6: _Any = x2.configs
         n = len(a6)
         w(_p_i(n))
@@ -558,7 +563,7 @@ def _encode_create_topics_request_1(x: CreateTopicsRequest, out: list[_Buffer], 
         for x4 in a3:
             i5 = x4.broker_ids
             m5 = len(i5)
-            w(_pack(f">ii{m5}i", x4.partition_index, m5, *i5))
+            w(_k_ii_i[m5](x4.partition_index, m5, *i5))
         a6: _Any = x2.configs
         n = len(a6)
         w(_p_i(n))
@@ -604,19 +609,19 @@ def _encode_create_topics_request_5(x: CreateTopicsRequest, out: list[_Buffer], 
             m5 = len(i5)
             if x4.unknown_tagged_fields:
                 if m5 < 127:
-                    w(_pack(f">iB{m5}i", x4.partition_index, m5 + 1, *i5))
+                    w(_k_iB_i[m5](x4.partition_index, m5 + 1, *i5))
                 else:
                     w(_p_i(x4.partition_index))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127:
-                    w(_pack(f">iB{m5}iB", x4.partition_index, m5 + 1, *i5, 0))
+                    w(_k_iB_iB[m5](x4.partition_index, m5 + 1, *i5, 0))
                 else:
                     w(_p_i(x4.partition_index))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_SINGLE_BYTES[0])
         a6: _Any = x2.configs
         n = len(a6) + 1

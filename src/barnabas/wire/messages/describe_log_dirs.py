@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,11 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_B_i = _Packers(">B{}i")
+_k_B_iB = _Packers(">B{}iB")
+_k__i = _Packers(">{}i")
+_k_i_i = _Packers(">i{}i")
+_n_i = _Unpackers("i")
 _p_h = _Compiled(">h").pack
 _p_hB = _Compiled(">hB").pack
 _p_hh = _Compiled(">hh").pack
@@ -220,7 +225,7 @@ def _decode_describe_log_dirs_request_0(buf: memoryview, pos: int) -> tuple[Desc
                 raise _null_field("partitions")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x1.partitions = list(_unpack_from(f">{n}i", buf, pos))
+            x1.partitions = list(_n_i[n](buf, pos))
             pos += 4 * n
             x1.unknown_tagged_fields = ()
             a1.append(x1)
@@ -259,7 +264,7 @@ def _decode_describe_log_dirs_request_2(buf: memoryview, pos: int) -> tuple[Desc
             if not n:
                 raise _null_field("partitions")
             n -= 1
-            x1.partitions = list(_unpack_from(f">{n}i", buf, pos))
+            x1.partitions = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -299,7 +304,7 @@ def _encode_describe_log_dirs_request_0(x: DescribeLogDirsRequest, out: list[_Bu
         w(b)
         i3 = x2.partitions
         m3 = len(i3)
-        w(_pack(f">i{m3}i", m3, *i3))
+        w(_k_i_i[m3](m3, *i3))
     out.append(b"".join(parts))
 
 
@@ -326,17 +331,17 @@ def _encode_describe_log_dirs_request_2(x: DescribeLogDirsRequest, out: list[_Bu
         m3 = len(i3)
         if x2.unknown_tagged_fields:
             if m3 < 127:
-                w(_pack(f">B{m3}i", m3 + 1, *i3))
+                w(_k_B_i[m3](m3 + 1, *i3))
             else:
                 w(_uvarint(m3 + 1))
-                w(_pack(f">{m3}i", *i3))
+                w(_k__i[m3](*i3))
             w(_tagged_section([], x2.unknown_tagged_fields))
         else:
             if m3 < 127:
-                w(_pack(f">B{m3}iB", m3 + 1, *i3, 0))
+                w(_k_B_iB[m3](m3 + 1, *i3, 0))
             else:
                 w(_uvarint(m3 + 1))
-                w(_pack(f">{m3}i", *i3))
+                w(_k__i[m3](*i3))
                 w(_SINGLE_BYTES[0])
     if x.unknown_tagged_fields:
         w(_tagged_section([], x.unknown_tagged_fields))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,11 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_B_i = _Packers(">B{}i")
+_k_B_iB = _Packers(">B{}iB")
+_k__i = _Packers(">{}i")
+_k_hiiiB_iB_iB = _Packers(">hiiiB{}iB{}iB")
+_n_i = _Unpackers("i")
 _p_b = _Compiled(">b").pack
 _p_bB = _Compiled(">bB").pack
 _p_h = _Compiled(">h").pack
@@ -343,7 +348,7 @@ def _decode_describe_topic_partitions_response_0(buf: memoryview, pos: int) -> t
             if not n:
                 raise _null_field("replica_nodes")
             n -= 1
-            x2.replica_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x2.replica_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -352,7 +357,7 @@ def _decode_describe_topic_partitions_response_0(buf: memoryview, pos: int) -> t
             if not n:
                 raise _null_field("isr_nodes")
             n -= 1
-            x2.isr_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x2.isr_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -362,7 +367,7 @@ def _decode_describe_topic_partitions_response_0(buf: memoryview, pos: int) -> t
                 x2.eligible_leader_replicas = None
             else:
                 n -= 1
-                x2.eligible_leader_replicas = list(_unpack_from(f">{n}i", buf, pos))
+                x2.eligible_leader_replicas = list(_n_i[n](buf, pos))
                 pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -372,7 +377,7 @@ def _decode_describe_topic_partitions_response_0(buf: memoryview, pos: int) -> t
                 x2.last_known_elr = None
             else:
                 n -= 1
-                x2.last_known_elr = list(_unpack_from(f">{n}i", buf, pos))
+                x2.last_known_elr = list(_n_i[n](buf, pos))
                 pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -381,7 +386,7 @@ def _decode_describe_topic_partitions_response_0(buf: memoryview, pos: int) -> t
             if not n:
                 raise _null_field("offline_replicas")
             n -= 1
-            x2.offline_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.offline_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -466,15 +471,15 @@ def _encode_describe_topic_partitions_response_0(x: DescribeTopicPartitionsRespo
             else:
                 n = len(a7) + 1
             if m5 < 127 and m6 < 127 and n < 128:
-                w(_pack(f">hiiiB{m5}iB{m6}iB", x4.error_code, x4.partition_index, x4.leader_id, x4.leader_epoch, m5 + 1, *i5, m6 + 1, *i6, n))
+                w(_k_hiiiB_iB_iB[m5, m6](x4.error_code, x4.partition_index, x4.leader_id, x4.leader_epoch, m5 + 1, *i5, m6 + 1, *i6, n))
             else:
                 w(_p_hiii(x4.error_code, x4.partition_index, x4.leader_id, x4.leader_epoch))
                 w(_uvarint(m5 + 1))
-                w(_pack(f">{m5}i", *i5))
+                w(_k__i[m5](*i5))
                 w(_uvarint(m6 + 1))
-                w(_pack(f">{m6}i", *i6))
+                w(_k__i[m6](*i6))
                 w(_uvarint(n))
-            w(_pack(f">{len(a7)}i", *a7))
+            w(_k__i[len(a7)](*a7))
             a8: _Any = x4.last_known_elr
             if a8 is None:
                 n = 0
@@ -482,22 +487,22 @@ def _encode_describe_topic_partitions_response_0(x: DescribeTopicPartitionsRespo
             else:
                 n = len(a8) + 1
             w(_SINGLE_BYTES[n] if n < 128 else _uvarint(n))
-            w(_pack(f">{len(a8)}i", *a8))
+            w(_k__i[len(a8)](*a8))
             i9 = x4.offline_replicas
             m9 = len(i9)
             if x4.unknown_tagged_fields:
                 if m9 < 127:
-                    w(_pack(f">B{m9}i", m9 + 1, *i9))
+                    w(_k_B_i[m9](m9 + 1, *i9))
                 else:
                     w(_uvarint(m9 + 1))
-                    w(_pack(f">{m9}i", *i9))
+                    w(_k__i[m9](*i9))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m9 < 127:
-                    w(_pack(f">B{m9}iB", m9 + 1, *i9, 0))
+                    w(_k_B_iB[m9](m9 + 1, *i9, 0))
                 else:
                     w(_uvarint(m9 + 1))
-                    w(_pack(f">{m9}i", *i9))
+                    w(_k__i[m9](*i9))
                     w(_SINGLE_BYTES[0])
         if x2.unknown_tagged_fields:
             w(_p_i(x2.topic_authorized_operations))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,8 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_iiii_i = _Packers(">iiii{}i")
+_n_i = _Unpackers("i")
 _p_H = _Compiled(">H").pack
 _p_HB = _Compiled(">HB").pack
 _p_h = _Compiled(">h").pack
@@ -300,7 +302,7 @@ def _decode_end_quorum_epoch_request_0(buf: memoryview, pos: int) -> tuple[EndQu
                 raise _null_field("preferred_successors")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x2.preferred_successors = list(_unpack_from(f">{n}i", buf, pos))
+            x2.preferred_successors = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.unknown_tagged_fields = ()
             a2.append(x2)
@@ -464,7 +466,7 @@ def _encode_end_quorum_epoch_request_0(x: EndQuorumEpochRequest, out: list[_Buff
         for x4 in a3:
             i5 = x4.preferred_successors
             m5 = len(i5)
-            w(_pack(f">iiii{m5}i", x4.partition_index, x4.leader_id, x4.leader_epoch, m5, *i5))
+            w(_k_iiii_i[m5](x4.partition_index, x4.leader_id, x4.leader_epoch, m5, *i5))
     out.append(b"".join(parts))
 
 

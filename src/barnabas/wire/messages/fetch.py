@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,13 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_B_i = _Packers(">B{}i")
+_k_B_iB = _Packers(">B{}iB")
+_k__i = _Packers(">{}i")
+_k_i_i = _Packers(">i{}i")
+_k_uB_i = _Packers(">16sB{}i")
+_k_uB_iB = _Packers(">16sB{}iB")
+_n_i = _Unpackers("i")
 _p_h = _Compiled(">h").pack
 _p_i = _Compiled(">i").pack
 _p_iB = _Compiled(">iB").pack
@@ -714,7 +721,7 @@ def _decode_fetch_request_7(buf: memoryview, pos: int) -> tuple[FetchRequest, in
             raise _null_field("partitions")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x3.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x3.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         x3.unknown_tagged_fields = ()
         a3.append(x3)
@@ -789,7 +796,7 @@ def _decode_fetch_request_9(buf: memoryview, pos: int) -> tuple[FetchRequest, in
             raise _null_field("partitions")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x3.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x3.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         x3.unknown_tagged_fields = ()
         a3.append(x3)
@@ -863,7 +870,7 @@ def _decode_fetch_request_11(buf: memoryview, pos: int) -> tuple[FetchRequest, i
             raise _null_field("partitions")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x3.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x3.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         x3.unknown_tagged_fields = ()
         a3.append(x3)
@@ -959,7 +966,7 @@ def _decode_fetch_request_12(buf: memoryview, pos: int) -> tuple[FetchRequest, i
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x5.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x5.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -1069,7 +1076,7 @@ def _decode_fetch_request_13(buf: memoryview, pos: int) -> tuple[FetchRequest, i
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x5.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x5.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -1180,7 +1187,7 @@ def _decode_fetch_request_15(buf: memoryview, pos: int) -> tuple[FetchRequest, i
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x5.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x5.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -1314,7 +1321,7 @@ def _decode_fetch_request_17(buf: memoryview, pos: int) -> tuple[FetchRequest, i
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x5.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x5.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -1453,7 +1460,7 @@ def _decode_fetch_request_18(buf: memoryview, pos: int) -> tuple[FetchRequest, i
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x5.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x5.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -1663,7 +1670,7 @@ def _encode_fetch_request_7(x: FetchRequest, out: list[_Buffer], version: int) -
         w(b)
         i7 = x6.partitions
         m7 = len(i7)
-        w(_pack(f">i{m7}i", m7, *i7))
+        w(_k_i_i[m7](m7, *i7))
     out.append(b"".join(parts))
 
 
@@ -1702,7 +1709,7 @@ def _encode_fetch_request_9(x: FetchRequest, out: list[_Buffer], version: int) -
         w(b)
         i7 = x6.partitions
         m7 = len(i7)
-        w(_pack(f">i{m7}i", m7, *i7))
+        w(_k_i_i[m7](m7, *i7))
     out.append(b"".join(parts))
 
 
@@ -1741,7 +1748,7 @@ def _encode_fetch_request_11(x: FetchRequest, out: list[_Buffer], version: int) 
         w(b)
         i7 = x6.partitions
         m7 = len(i7)
-        w(_pack(f">i{m7}i", m7, *i7))
+        w(_k_i_i[m7](m7, *i7))
     s = x.rack_id
     b = s.encode()
     n = len(b)
@@ -1793,17 +1800,17 @@ def _encode_fetch_request_12(x: FetchRequest, out: list[_Buffer], version: int) 
         m7 = len(i7)
         if x6.unknown_tagged_fields:
             if m7 < 127:
-                w(_pack(f">B{m7}i", m7 + 1, *i7))
+                w(_k_B_i[m7](m7 + 1, *i7))
             else:
                 w(_uvarint(m7 + 1))
-                w(_pack(f">{m7}i", *i7))
+                w(_k__i[m7](*i7))
             w(_tagged_section([], x6.unknown_tagged_fields))
         else:
             if m7 < 127:
-                w(_pack(f">B{m7}iB", m7 + 1, *i7, 0))
+                w(_k_B_iB[m7](m7 + 1, *i7, 0))
             else:
                 w(_uvarint(m7 + 1))
-                w(_pack(f">{m7}i", *i7))
+                w(_k__i[m7](*i7))
                 w(_SINGLE_BYTES[0])
     s = x.rack_id
     b = s.encode()
@@ -1868,19 +1875,19 @@ def _encode_fetch_request_13(x: FetchRequest, out: list[_Buffer], version: int) 
         m7 = len(i7)
         if x6.unknown_tagged_fields:
             if m7 < 127:
-                w(_pack(f">16sB{m7}i", x6.topic_id, m7 + 1, *i7))
+                w(_k_uB_i[m7](x6.topic_id, m7 + 1, *i7))
             else:
                 w(_p_u(x6.topic_id))
                 w(_uvarint(m7 + 1))
-                w(_pack(f">{m7}i", *i7))
+                w(_k__i[m7](*i7))
             w(_tagged_section([], x6.unknown_tagged_fields))
         else:
             if m7 < 127:
-                w(_pack(f">16sB{m7}iB", x6.topic_id, m7 + 1, *i7, 0))
+                w(_k_uB_iB[m7](x6.topic_id, m7 + 1, *i7, 0))
             else:
                 w(_p_u(x6.topic_id))
                 w(_uvarint(m7 + 1))
-                w(_pack(f">{m7}i", *i7))
+                w(_k__i[m7](*i7))
                 w(_SINGLE_BYTES[0])
     s = x.rack_id
     b = s.encode()
@@ -1945,19 +1952,19 @@ def _encode_fetch_request_15(x: FetchRequest, out: list[_Buffer], version: int) 
         m7 = len(i7)
         if x6.unknown_tagged_fields:
             if m7 < 127:
-                w(_pack(f">16sB{m7}i", x6.topic_id, m7 + 1, *i7))
+                w(_k_uB_i[m7](x6.topic_id, m7 + 1, *i7))
             else:
                 w(_p_u(x6.topic_id))
                 w(_uvarint(m7 + 1))
-                w(_pack(f">{m7}i", *i7))
+                w(_k__i[m7](*i7))
             w(_tagged_section([], x6.unknown_tagged_fields))
         else:
             if m7 < 127:
-                w(_pack(f">16sB{m7}iB", x6.topic_id, m7 + 1, *i7, 0))
+                w(_k_uB_iB[m7](x6.topic_id, m7 + 1, *i7, 0))
             else:
                 w(_p_u(x6.topic_id))
                 w(_uvarint(m7 + 1))
-                w(_pack(f">{m7}i", *i7))
+                w(_k__i[m7](*i7))
                 w(_SINGLE_BYTES[0])
     s = x.rack_id
     b = s.encode()
@@ -2042,19 +2049,19 @@ def _encode_fetch_request_17(x: FetchRequest, out: list[_Buffer], version: int) 
         m9 = len(i9)
         if x8.unknown_tagged_fields:
             if m9 < 127:
-                w(_pack(f">16sB{m9}i", x8.topic_id, m9 + 1, *i9))
+                w(_k_uB_i[m9](x8.topic_id, m9 + 1, *i9))
             else:
                 w(_p_u(x8.topic_id))
                 w(_uvarint(m9 + 1))
-                w(_pack(f">{m9}i", *i9))
+                w(_k__i[m9](*i9))
             w(_tagged_section([], x8.unknown_tagged_fields))
         else:
             if m9 < 127:
-                w(_pack(f">16sB{m9}iB", x8.topic_id, m9 + 1, *i9, 0))
+                w(_k_uB_iB[m9](x8.topic_id, m9 + 1, *i9, 0))
             else:
                 w(_p_u(x8.topic_id))
                 w(_uvarint(m9 + 1))
-                w(_pack(f">{m9}i", *i9))
+                w(_k__i[m9](*i9))
                 w(_SINGLE_BYTES[0])
     s = x.rack_id
     b = s.encode()
@@ -2144,19 +2151,19 @@ def _encode_fetch_request_18(x: FetchRequest, out: list[_Buffer], version: int) 
         m10 = len(i10)
         if x9.unknown_tagged_fields:
             if m10 < 127:
-                w(_pack(f">16sB{m10}i", x9.topic_id, m10 + 1, *i10))
+                w(_k_uB_i[m10](x9.topic_id, m10 + 1, *i10))
             else:
                 w(_p_u(x9.topic_id))
                 w(_uvarint(m10 + 1))
-                w(_pack(f">{m10}i", *i10))
+                w(_k__i[m10](*i10))
             w(_tagged_section([], x9.unknown_tagged_fields))
         else:
             if m10 < 127:
-                w(_pack(f">16sB{m10}iB", x9.topic_id, m10 + 1, *i10, 0))
+                w(_k_uB_iB[m10](x9.topic_id, m10 + 1, *i10, 0))
             else:
                 w(_p_u(x9.topic_id))
                 w(_uvarint(m10 + 1))
-                w(_pack(f">{m10}i", *i10))
+                w(_k__i[m10](*i10))
                 w(_SINGLE_BYTES[0])
     s = x.rack_id
     b = s.encode()

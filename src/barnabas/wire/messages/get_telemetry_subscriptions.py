@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,9 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k__b = _Packers(">{}b")
+_k_ihuiB_biitB = _Packers(">ih16siB{}bii?B")
+_n_b = _Unpackers("b")
 _p_ihui = _Compiled(">ih16si").pack
 _p_iit = _Compiled(">ii?").pack
 _p_u = _Compiled(">16s").pack
@@ -140,7 +143,7 @@ def _decode_get_telemetry_subscriptions_response_0(buf: memoryview, pos: int) ->
     if not n:
         raise _null_field("accepted_compression_types")
     n -= 1
-    x.accepted_compression_types = list(_unpack_from(f">{n}b", buf, pos))
+    x.accepted_compression_types = list(_n_b[n](buf, pos))
     pos += 1 * n
     x.push_interval_ms, x.telemetry_max_bytes, x.delta_temporality, n = _u_iitB(buf, pos)
     pos += 10
@@ -184,11 +187,11 @@ def _encode_get_telemetry_subscriptions_response_0(x: GetTelemetrySubscriptionsR
     a2: _Any = x.requested_metrics
     n = len(a2) + 1
     if m1 < 127 and n < 128:
-        w(_pack(f">ih16siB{m1}bii?B", x.throttle_time_ms, x.error_code, x.client_instance_id, x.subscription_id, m1 + 1, *i1, x.push_interval_ms, x.telemetry_max_bytes, x.delta_temporality, n))
+        w(_k_ihuiB_biitB[m1](x.throttle_time_ms, x.error_code, x.client_instance_id, x.subscription_id, m1 + 1, *i1, x.push_interval_ms, x.telemetry_max_bytes, x.delta_temporality, n))
     else:
         w(_p_ihui(x.throttle_time_ms, x.error_code, x.client_instance_id, x.subscription_id))
         w(_uvarint(m1 + 1))
-        w(_pack(f">{m1}b", *i1))
+        w(_k__b[m1](*i1))
         w(_p_iit(x.push_interval_ms, x.telemetry_max_bytes, x.delta_temporality))
         w(_uvarint(n))
     for x3 in a2:

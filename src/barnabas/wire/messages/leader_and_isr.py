@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,15 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k__i = _Packers(">{}i")
+_k_iiiiB_iiB_iB_iB_it = _Packers(">iiiiB{}iiB{}iB{}iB{}i?")
+_k_iiiiB_iiB_iB_iB_itB = _Packers(">iiiiB{}iiB{}iB{}iB{}i?B")
+_k_iiiiB_iiB_iB_iB_itb = _Packers(">iiiiB{}iiB{}iB{}iB{}i?b")
+_k_iiiiB_iiB_iB_iB_itbB = _Packers(">iiiiB{}iiB{}iB{}iB{}i?bB")
+_k_iiiii_iii_i = _Packers(">iiiii{}iii{}i")
+_k_iiiii_iii_ii_ii_it = _Packers(">iiiii{}iii{}ii{}ii{}i?")
+_k_iiiii_iii_it = _Packers(">iiiii{}iii{}i?")
+_n_i = _Unpackers("i")
 _p_h = _Compiled(">h").pack
 _p_hB = _Compiled(">hB").pack
 _p_hi = _Compiled(">hi").pack
@@ -301,7 +310,7 @@ def _decode_leader_and_isr_request_0(buf: memoryview, pos: int) -> tuple[LeaderA
             raise _null_field("isr")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.isr = list(_unpack_from(f">{n}i", buf, pos))
+        x1.isr = list(_n_i[n](buf, pos))
         pos += 4 * n
         x1.partition_epoch, n = _u_ii(buf, pos)
         pos += 8
@@ -309,7 +318,7 @@ def _decode_leader_and_isr_request_0(buf: memoryview, pos: int) -> tuple[LeaderA
             raise _null_field("replicas")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.replicas = list(_unpack_from(f">{n}i", buf, pos))
+        x1.replicas = list(_n_i[n](buf, pos))
         pos += 4 * n
         x1.unknown_tagged_fields = ()
         a1.append(x1)
@@ -371,7 +380,7 @@ def _decode_leader_and_isr_request_1(buf: memoryview, pos: int) -> tuple[LeaderA
             raise _null_field("isr")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.isr = list(_unpack_from(f">{n}i", buf, pos))
+        x1.isr = list(_n_i[n](buf, pos))
         pos += 4 * n
         x1.partition_epoch, n = _u_ii(buf, pos)
         pos += 8
@@ -379,7 +388,7 @@ def _decode_leader_and_isr_request_1(buf: memoryview, pos: int) -> tuple[LeaderA
             raise _null_field("replicas")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.replicas = list(_unpack_from(f">{n}i", buf, pos))
+        x1.replicas = list(_n_i[n](buf, pos))
         pos += 4 * n
         x1.unknown_tagged_fields = ()
         (x1.is_new,) = _u_t(buf, pos)
@@ -453,7 +462,7 @@ def _decode_leader_and_isr_request_2(buf: memoryview, pos: int) -> tuple[LeaderA
                 raise _null_field("isr")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x2.isr = list(_unpack_from(f">{n}i", buf, pos))
+            x2.isr = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.partition_epoch, n = _u_ii(buf, pos)
             pos += 8
@@ -461,7 +470,7 @@ def _decode_leader_and_isr_request_2(buf: memoryview, pos: int) -> tuple[LeaderA
                 raise _null_field("replicas")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x2.replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.unknown_tagged_fields = ()
             (x2.is_new,) = _u_t(buf, pos)
@@ -536,7 +545,7 @@ def _decode_leader_and_isr_request_3(buf: memoryview, pos: int) -> tuple[LeaderA
                 raise _null_field("isr")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x2.isr = list(_unpack_from(f">{n}i", buf, pos))
+            x2.isr = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.partition_epoch, n = _u_ii(buf, pos)
             pos += 8
@@ -544,7 +553,7 @@ def _decode_leader_and_isr_request_3(buf: memoryview, pos: int) -> tuple[LeaderA
                 raise _null_field("replicas")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x2.replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             (n,) = _u_i(buf, pos)
             pos += 4
@@ -552,7 +561,7 @@ def _decode_leader_and_isr_request_3(buf: memoryview, pos: int) -> tuple[LeaderA
                 raise _null_field("adding_replicas")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x2.adding_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.adding_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             (n,) = _u_i(buf, pos)
             pos += 4
@@ -560,7 +569,7 @@ def _decode_leader_and_isr_request_3(buf: memoryview, pos: int) -> tuple[LeaderA
                 raise _null_field("removing_replicas")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x2.removing_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.removing_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.unknown_tagged_fields = ()
             (x2.is_new,) = _u_t(buf, pos)
@@ -640,7 +649,7 @@ def _decode_leader_and_isr_request_4(buf: memoryview, pos: int) -> tuple[LeaderA
             if not n:
                 raise _null_field("isr")
             n -= 1
-            x2.isr = list(_unpack_from(f">{n}i", buf, pos))
+            x2.isr = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.partition_epoch, n = _u_iB(buf, pos)
             pos += 5
@@ -649,7 +658,7 @@ def _decode_leader_and_isr_request_4(buf: memoryview, pos: int) -> tuple[LeaderA
             if not n:
                 raise _null_field("replicas")
             n -= 1
-            x2.replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -658,7 +667,7 @@ def _decode_leader_and_isr_request_4(buf: memoryview, pos: int) -> tuple[LeaderA
             if not n:
                 raise _null_field("adding_replicas")
             n -= 1
-            x2.adding_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.adding_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -667,7 +676,7 @@ def _decode_leader_and_isr_request_4(buf: memoryview, pos: int) -> tuple[LeaderA
             if not n:
                 raise _null_field("removing_replicas")
             n -= 1
-            x2.removing_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.removing_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.is_new, n = _u_tB(buf, pos)
             pos += 2
@@ -764,7 +773,7 @@ def _decode_leader_and_isr_request_5(buf: memoryview, pos: int) -> tuple[LeaderA
             if not n:
                 raise _null_field("isr")
             n -= 1
-            x2.isr = list(_unpack_from(f">{n}i", buf, pos))
+            x2.isr = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.partition_epoch, n = _u_iB(buf, pos)
             pos += 5
@@ -773,7 +782,7 @@ def _decode_leader_and_isr_request_5(buf: memoryview, pos: int) -> tuple[LeaderA
             if not n:
                 raise _null_field("replicas")
             n -= 1
-            x2.replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -782,7 +791,7 @@ def _decode_leader_and_isr_request_5(buf: memoryview, pos: int) -> tuple[LeaderA
             if not n:
                 raise _null_field("adding_replicas")
             n -= 1
-            x2.adding_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.adding_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -791,7 +800,7 @@ def _decode_leader_and_isr_request_5(buf: memoryview, pos: int) -> tuple[LeaderA
             if not n:
                 raise _null_field("removing_replicas")
             n -= 1
-            x2.removing_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.removing_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.is_new, n = _u_tB(buf, pos)
             pos += 2
@@ -887,7 +896,7 @@ def _decode_leader_and_isr_request_6(buf: memoryview, pos: int) -> tuple[LeaderA
             if not n:
                 raise _null_field("isr")
             n -= 1
-            x2.isr = list(_unpack_from(f">{n}i", buf, pos))
+            x2.isr = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.partition_epoch, n = _u_iB(buf, pos)
             pos += 5
@@ -896,7 +905,7 @@ def _decode_leader_and_isr_request_6(buf: memoryview, pos: int) -> tuple[LeaderA
             if not n:
                 raise _null_field("replicas")
             n -= 1
-            x2.replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -905,7 +914,7 @@ def _decode_leader_and_isr_request_6(buf: memoryview, pos: int) -> tuple[LeaderA
             if not n:
                 raise _null_field("adding_replicas")
             n -= 1
-            x2.adding_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.adding_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -914,7 +923,7 @@ def _decode_leader_and_isr_request_6(buf: memoryview, pos: int) -> tuple[LeaderA
             if not n:
                 raise _null_field("removing_replicas")
             n -= 1
-            x2.removing_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.removing_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.is_new, x2.leader_recovery_state, n = _u_tbB(buf, pos)
             pos += 3
@@ -1009,7 +1018,7 @@ def _decode_leader_and_isr_request_7(buf: memoryview, pos: int) -> tuple[LeaderA
             if not n:
                 raise _null_field("isr")
             n -= 1
-            x2.isr = list(_unpack_from(f">{n}i", buf, pos))
+            x2.isr = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.partition_epoch, n = _u_iB(buf, pos)
             pos += 5
@@ -1018,7 +1027,7 @@ def _decode_leader_and_isr_request_7(buf: memoryview, pos: int) -> tuple[LeaderA
             if not n:
                 raise _null_field("replicas")
             n -= 1
-            x2.replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1027,7 +1036,7 @@ def _decode_leader_and_isr_request_7(buf: memoryview, pos: int) -> tuple[LeaderA
             if not n:
                 raise _null_field("adding_replicas")
             n -= 1
-            x2.adding_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.adding_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1036,7 +1045,7 @@ def _decode_leader_and_isr_request_7(buf: memoryview, pos: int) -> tuple[LeaderA
             if not n:
                 raise _null_field("removing_replicas")
             n -= 1
-            x2.removing_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.removing_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.is_new, x2.leader_recovery_state, n = _u_tbB(buf, pos)
             pos += 3
@@ -1117,7 +1126,7 @@ def _encode_leader_and_isr_request_0(x: LeaderAndIsrRequest, out: list[_Buffer],
         m3 = len(i3)
         i4 = x2.replicas
         m4 = len(i4)
-        w(_pack(f">iiiii{m3}iii{m4}i", x2.partition_index, x2.controller_epoch, x2.leader, x2.leader_epoch, m3, *i3, x2.partition_epoch, m4, *i4))
+        w(_k_iiiii_iii_i[m3, m4](x2.partition_index, x2.controller_epoch, x2.leader, x2.leader_epoch, m3, *i3, x2.partition_epoch, m4, *i4))
     a5: _Any = x.live_leaders
     n = len(a5)
     w(_p_i(n))
@@ -1158,7 +1167,7 @@ def _encode_leader_and_isr_request_1(x: LeaderAndIsrRequest, out: list[_Buffer],
         m3 = len(i3)
         i4 = x2.replicas
         m4 = len(i4)
-        w(_pack(f">iiiii{m3}iii{m4}i?", x2.partition_index, x2.controller_epoch, x2.leader, x2.leader_epoch, m3, *i3, x2.partition_epoch, m4, *i4, x2.is_new))
+        w(_k_iiiii_iii_it[m3, m4](x2.partition_index, x2.controller_epoch, x2.leader, x2.leader_epoch, m3, *i3, x2.partition_epoch, m4, *i4, x2.is_new))
     a5: _Any = x.live_leaders
     n = len(a5)
     w(_p_i(n))
@@ -1203,7 +1212,7 @@ def _encode_leader_and_isr_request_2(x: LeaderAndIsrRequest, out: list[_Buffer],
             m5 = len(i5)
             i6 = x4.replicas
             m6 = len(i6)
-            w(_pack(f">iiiii{m5}iii{m6}i?", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5, *i5, x4.partition_epoch, m6, *i6, x4.is_new))
+            w(_k_iiiii_iii_it[m5, m6](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5, *i5, x4.partition_epoch, m6, *i6, x4.is_new))
     a7: _Any = x.live_leaders
     n = len(a7)
     w(_p_i(n))
@@ -1252,7 +1261,7 @@ def _encode_leader_and_isr_request_3(x: LeaderAndIsrRequest, out: list[_Buffer],
             m7 = len(i7)
             i8 = x4.removing_replicas
             m8 = len(i8)
-            w(_pack(f">iiiii{m5}iii{m6}ii{m7}ii{m8}i?", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5, *i5, x4.partition_epoch, m6, *i6, m7, *i7, m8, *i8, x4.is_new))
+            w(_k_iiiii_iii_ii_ii_it[m5, m6, m7, m8](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5, *i5, x4.partition_epoch, m6, *i6, m7, *i7, m8, *i8, x4.is_new))
     a9: _Any = x.live_leaders
     n = len(a9)
     w(_p_i(n))
@@ -1303,34 +1312,34 @@ def _encode_leader_and_isr_request_4(x: LeaderAndIsrRequest, out: list[_Buffer],
             m8 = len(i8)
             if x4.unknown_tagged_fields:
                 if m5 < 127 and m6 < 127 and m7 < 127 and m8 < 127:
-                    w(_pack(f">iiiiB{m5}iiB{m6}iB{m7}iB{m8}i?", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, m6 + 1, *i6, m7 + 1, *i7, m8 + 1, *i8, x4.is_new))
+                    w(_k_iiiiB_iiB_iB_iB_it[m5, m6, m7, m8](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, m6 + 1, *i6, m7 + 1, *i7, m8 + 1, *i8, x4.is_new))
                 else:
                     w(_p_iiii(x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_i(x4.partition_epoch))
                     w(_uvarint(m6 + 1))
-                    w(_pack(f">{m6}i", *i6))
+                    w(_k__i[m6](*i6))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_p_t(x4.is_new))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127 and m6 < 127 and m7 < 127 and m8 < 127:
-                    w(_pack(f">iiiiB{m5}iiB{m6}iB{m7}iB{m8}i?B", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, m6 + 1, *i6, m7 + 1, *i7, m8 + 1, *i8, x4.is_new, 0))
+                    w(_k_iiiiB_iiB_iB_iB_itB[m5, m6, m7, m8](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, m6 + 1, *i6, m7 + 1, *i7, m8 + 1, *i8, x4.is_new, 0))
                 else:
                     w(_p_iiii(x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_i(x4.partition_epoch))
                     w(_uvarint(m6 + 1))
-                    w(_pack(f">{m6}i", *i6))
+                    w(_k__i[m6](*i6))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_p_tB(x4.is_new, 0))
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))
@@ -1394,34 +1403,34 @@ def _encode_leader_and_isr_request_5(x: LeaderAndIsrRequest, out: list[_Buffer],
             m8 = len(i8)
             if x4.unknown_tagged_fields:
                 if m5 < 127 and m6 < 127 and m7 < 127 and m8 < 127:
-                    w(_pack(f">iiiiB{m5}iiB{m6}iB{m7}iB{m8}i?", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, m6 + 1, *i6, m7 + 1, *i7, m8 + 1, *i8, x4.is_new))
+                    w(_k_iiiiB_iiB_iB_iB_it[m5, m6, m7, m8](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, m6 + 1, *i6, m7 + 1, *i7, m8 + 1, *i8, x4.is_new))
                 else:
                     w(_p_iiii(x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_i(x4.partition_epoch))
                     w(_uvarint(m6 + 1))
-                    w(_pack(f">{m6}i", *i6))
+                    w(_k__i[m6](*i6))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_p_t(x4.is_new))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127 and m6 < 127 and m7 < 127 and m8 < 127:
-                    w(_pack(f">iiiiB{m5}iiB{m6}iB{m7}iB{m8}i?B", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, m6 + 1, *i6, m7 + 1, *i7, m8 + 1, *i8, x4.is_new, 0))
+                    w(_k_iiiiB_iiB_iB_iB_itB[m5, m6, m7, m8](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, m6 + 1, *i6, m7 + 1, *i7, m8 + 1, *i8, x4.is_new, 0))
                 else:
                     w(_p_iiii(x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_i(x4.partition_epoch))
                     w(_uvarint(m6 + 1))
-                    w(_pack(f">{m6}i", *i6))
+                    w(_k__i[m6](*i6))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_p_tB(x4.is_new, 0))
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))
@@ -1483,34 +1492,34 @@ def _encode_leader_and_isr_request_6(x: LeaderAndIsrRequest, out: list[_Buffer],
             m8 = len(i8)
             if x4.unknown_tagged_fields:
                 if m5 < 127 and m6 < 127 and m7 < 127 and m8 < 127:
-                    w(_pack(f">iiiiB{m5}iiB{m6}iB{m7}iB{m8}i?b", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, m6 + 1, *i6, m7 + 1, *i7, m8 + 1, *i8, x4.is_new, x4.leader_recovery_state))
+                    w(_k_iiiiB_iiB_iB_iB_itb[m5, m6, m7, m8](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, m6 + 1, *i6, m7 + 1, *i7, m8 + 1, *i8, x4.is_new, x4.leader_recovery_state))
                 else:
                     w(_p_iiii(x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_i(x4.partition_epoch))
                     w(_uvarint(m6 + 1))
-                    w(_pack(f">{m6}i", *i6))
+                    w(_k__i[m6](*i6))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_p_tb(x4.is_new, x4.leader_recovery_state))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127 and m6 < 127 and m7 < 127 and m8 < 127:
-                    w(_pack(f">iiiiB{m5}iiB{m6}iB{m7}iB{m8}i?bB", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, m6 + 1, *i6, m7 + 1, *i7, m8 + 1, *i8, x4.is_new, x4.leader_recovery_state, 0))
+                    w(_k_iiiiB_iiB_iB_iB_itbB[m5, m6, m7, m8](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, m6 + 1, *i6, m7 + 1, *i7, m8 + 1, *i8, x4.is_new, x4.leader_recovery_state, 0))
                 else:
                     w(_p_iiii(x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_i(x4.partition_epoch))
                     w(_uvarint(m6 + 1))
-                    w(_pack(f">{m6}i", *i6))
+                    w(_k__i[m6](*i6))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_p_tbB(x4.is_new, x4.leader_recovery_state, 0))
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))
@@ -1570,34 +1579,34 @@ def _encode_leader_and_isr_request_7(x: LeaderAndIsrRequest, out: list[_Buffer],
             m8 = len(i8)
             if x4.unknown_tagged_fields:
                 if m5 < 127 and m6 < 127 and m7 < 127 and m8 < 127:
-                    w(_pack(f">iiiiB{m5}iiB{m6}iB{m7}iB{m8}i?b", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, m6 + 1, *i6, m7 + 1, *i7, m8 + 1, *i8, x4.is_new, x4.leader_recovery_state))
+                    w(_k_iiiiB_iiB_iB_iB_itb[m5, m6, m7, m8](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, m6 + 1, *i6, m7 + 1, *i7, m8 + 1, *i8, x4.is_new, x4.leader_recovery_state))
                 else:
                     w(_p_iiii(x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_i(x4.partition_epoch))
                     w(_uvarint(m6 + 1))
-                    w(_pack(f">{m6}i", *i6))
+                    w(_k__i[m6](*i6))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_p_tb(x4.is_new, x4.leader_recovery_state))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127 and m6 < 127 and m7 < 127 and m8 < 127:
-                    w(_pack(f">iiiiB{m5}iiB{m6}iB{m7}iB{m8}i?bB", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, m6 + 1, *i6, m7 + 1, *i7, m8 + 1, *i8, x4.is_new, x4.leader_recovery_state, 0))
+                    w(_k_iiiiB_iiB_iB_iB_itbB[m5, m6, m7, m8](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.partition_epoch, m6 + 1, *i6, m7 + 1, *i7, m8 + 1, *i8, x4.is_new, x4.leader_recovery_state, 0))
                 else:
                     w(_p_iiii(x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_i(x4.partition_epoch))
                     w(_uvarint(m6 + 1))
-                    w(_pack(f">{m6}i", *i6))
+                    w(_k__i[m6](*i6))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_p_tbB(x4.is_new, x4.leader_recovery_state, 0))
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))

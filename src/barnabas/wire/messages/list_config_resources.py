@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,10 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_B_b = _Packers(">B{}b")
+_k_B_bB = _Packers(">B{}bB")
+_k__b = _Packers(">{}b")
+_n_b = _Unpackers("b")
 _p_b = _Compiled(">b").pack
 _p_bB = _Compiled(">bB").pack
 _p_ih = _Compiled(">ih").pack
@@ -124,7 +128,7 @@ def _decode_list_config_resources_request_1(buf: memoryview, pos: int) -> tuple[
     if not n:
         raise _null_field("resource_types")
     n -= 1
-    x.resource_types = list(_unpack_from(f">{n}b", buf, pos))
+    x.resource_types = list(_n_b[n](buf, pos))
     pos += 1 * n
     n = buf[pos]
     pos += 1
@@ -160,17 +164,17 @@ def _encode_list_config_resources_request_1(x: ListConfigResourcesRequest, out: 
     m1 = len(i1)
     if x.unknown_tagged_fields:
         if m1 < 127:
-            w(_pack(f">B{m1}b", m1 + 1, *i1))
+            w(_k_B_b[m1](m1 + 1, *i1))
         else:
             w(_uvarint(m1 + 1))
-            w(_pack(f">{m1}b", *i1))
+            w(_k__b[m1](*i1))
         w(_tagged_section([], x.unknown_tagged_fields))
     else:
         if m1 < 127:
-            w(_pack(f">B{m1}bB", m1 + 1, *i1, 0))
+            w(_k_B_bB[m1](m1 + 1, *i1, 0))
         else:
             w(_uvarint(m1 + 1))
-            w(_pack(f">{m1}b", *i1))
+            w(_k__b[m1](*i1))
             w(_SINGLE_BYTES[0])
     out.append(b"".join(parts))
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,8 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_ihi_q = _Packers(">ihi{}q")
+_n_q = _Unpackers("q")
 _p_h = _Compiled(">h").pack
 _p_i = _Compiled(">i").pack
 _p_iB = _Compiled(">iB").pack
@@ -705,7 +707,7 @@ def _decode_list_offsets_response_0(buf: memoryview, pos: int) -> tuple[ListOffs
                 raise _null_field("old_style_offsets")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x2.old_style_offsets = list(_unpack_from(f">{n}q", buf, pos))
+            x2.old_style_offsets = list(_n_q[n](buf, pos))
             pos += 8 * n
             x2.unknown_tagged_fields = ()
             a2.append(x2)
@@ -928,7 +930,7 @@ def _encode_list_offsets_response_0(x: ListOffsetsResponse, out: list[_Buffer], 
                 raise _unsupported("leader_epoch", version)
             i5 = x4.old_style_offsets
             m5 = len(i5)
-            w(_pack(f">ihi{m5}q", x4.partition_index, x4.error_code, m5, *i5))
+            w(_k_ihi_q[m5](x4.partition_index, x4.error_code, m5, *i5))
     out.append(b"".join(parts))
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,12 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_B_i = _Packers(">B{}i")
+_k_B_iB = _Packers(">B{}iB")
+_k__i = _Packers(">{}i")
+_k_iB_iB_iB_i = _Packers(">iB{}iB{}iB{}i")
+_k_iB_iB_iB_iB = _Packers(">iB{}iB{}iB{}iB")
+_n_i = _Unpackers("i")
 _p_i = _Compiled(">i").pack
 _p_iB = _Compiled(">iB").pack
 _p_ih = _Compiled(">ih").pack
@@ -179,7 +185,7 @@ def _decode_list_partition_reassignments_request_0(buf: memoryview, pos: int) ->
             if not n:
                 raise _null_field("partition_indexes")
             n -= 1
-            x1.partition_indexes = list(_unpack_from(f">{n}i", buf, pos))
+            x1.partition_indexes = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -221,17 +227,17 @@ def _encode_list_partition_reassignments_request_0(x: ListPartitionReassignments
         m3 = len(i3)
         if x2.unknown_tagged_fields:
             if m3 < 127:
-                w(_pack(f">B{m3}i", m3 + 1, *i3))
+                w(_k_B_i[m3](m3 + 1, *i3))
             else:
                 w(_uvarint(m3 + 1))
-                w(_pack(f">{m3}i", *i3))
+                w(_k__i[m3](*i3))
             w(_tagged_section([], x2.unknown_tagged_fields))
         else:
             if m3 < 127:
-                w(_pack(f">B{m3}iB", m3 + 1, *i3, 0))
+                w(_k_B_iB[m3](m3 + 1, *i3, 0))
             else:
                 w(_uvarint(m3 + 1))
-                w(_pack(f">{m3}i", *i3))
+                w(_k__i[m3](*i3))
                 w(_SINGLE_BYTES[0])
     if x.unknown_tagged_fields:
         w(_tagged_section([], x.unknown_tagged_fields))
@@ -289,7 +295,7 @@ def _decode_list_partition_reassignments_response_0(buf: memoryview, pos: int) -
             if not n:
                 raise _null_field("replicas")
             n -= 1
-            x2.replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -298,7 +304,7 @@ def _decode_list_partition_reassignments_response_0(buf: memoryview, pos: int) -
             if not n:
                 raise _null_field("adding_replicas")
             n -= 1
-            x2.adding_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.adding_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -307,7 +313,7 @@ def _decode_list_partition_reassignments_response_0(buf: memoryview, pos: int) -
             if not n:
                 raise _null_field("removing_replicas")
             n -= 1
-            x2.removing_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.removing_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -370,27 +376,27 @@ def _encode_list_partition_reassignments_response_0(x: ListPartitionReassignment
             m7 = len(i7)
             if x4.unknown_tagged_fields:
                 if m5 < 127 and m6 < 127 and m7 < 127:
-                    w(_pack(f">iB{m5}iB{m6}iB{m7}i", x4.partition_index, m5 + 1, *i5, m6 + 1, *i6, m7 + 1, *i7))
+                    w(_k_iB_iB_iB_i[m5, m6, m7](x4.partition_index, m5 + 1, *i5, m6 + 1, *i6, m7 + 1, *i7))
                 else:
                     w(_p_i(x4.partition_index))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_uvarint(m6 + 1))
-                    w(_pack(f">{m6}i", *i6))
+                    w(_k__i[m6](*i6))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127 and m6 < 127 and m7 < 127:
-                    w(_pack(f">iB{m5}iB{m6}iB{m7}iB", x4.partition_index, m5 + 1, *i5, m6 + 1, *i6, m7 + 1, *i7, 0))
+                    w(_k_iB_iB_iB_iB[m5, m6, m7](x4.partition_index, m5 + 1, *i5, m6 + 1, *i6, m7 + 1, *i7, 0))
                 else:
                     w(_p_i(x4.partition_index))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_uvarint(m6 + 1))
-                    w(_pack(f">{m6}i", *i6))
+                    w(_k__i[m6](*i6))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_SINGLE_BYTES[0])
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))

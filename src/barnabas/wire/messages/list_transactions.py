@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,12 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_B_q = _Packers(">B{}q")
+_k_B_qB = _Packers(">B{}qB")
+_k_B_qq = _Packers(">B{}qq")
+_k_B_qqB = _Packers(">B{}qqB")
+_k__q = _Packers(">{}q")
+_n_q = _Unpackers("q")
 _p_ih = _Compiled(">ih").pack
 _p_ihB = _Compiled(">ihB").pack
 _p_q = _Compiled(">q").pack
@@ -148,7 +154,7 @@ def _decode_list_transactions_request_0(buf: memoryview, pos: int) -> tuple[List
     if not n:
         raise _null_field("producer_id_filters")
     n -= 1
-    x.producer_id_filters = list(_unpack_from(f">{n}q", buf, pos))
+    x.producer_id_filters = list(_n_q[n](buf, pos))
     pos += 8 * n
     n = buf[pos]
     pos += 1
@@ -190,7 +196,7 @@ def _decode_list_transactions_request_1(buf: memoryview, pos: int) -> tuple[List
     if not n:
         raise _null_field("producer_id_filters")
     n -= 1
-    x.producer_id_filters = list(_unpack_from(f">{n}q", buf, pos))
+    x.producer_id_filters = list(_n_q[n](buf, pos))
     pos += 8 * n
     x.duration_filter, n = _u_qB(buf, pos)
     pos += 9
@@ -231,7 +237,7 @@ def _decode_list_transactions_request_2(buf: memoryview, pos: int) -> tuple[List
     if not n:
         raise _null_field("producer_id_filters")
     n -= 1
-    x.producer_id_filters = list(_unpack_from(f">{n}q", buf, pos))
+    x.producer_id_filters = list(_n_q[n](buf, pos))
     pos += 8 * n
     x.duration_filter, n = _u_qB(buf, pos)
     pos += 9
@@ -275,17 +281,17 @@ def _encode_list_transactions_request_0(x: ListTransactionsRequest, out: list[_B
     m3 = len(i3)
     if x.unknown_tagged_fields:
         if m3 < 127:
-            w(_pack(f">B{m3}q", m3 + 1, *i3))
+            w(_k_B_q[m3](m3 + 1, *i3))
         else:
             w(_uvarint(m3 + 1))
-            w(_pack(f">{m3}q", *i3))
+            w(_k__q[m3](*i3))
         w(_tagged_section([], x.unknown_tagged_fields))
     else:
         if m3 < 127:
-            w(_pack(f">B{m3}qB", m3 + 1, *i3, 0))
+            w(_k_B_qB[m3](m3 + 1, *i3, 0))
         else:
             w(_uvarint(m3 + 1))
-            w(_pack(f">{m3}q", *i3))
+            w(_k__q[m3](*i3))
             w(_SINGLE_BYTES[0])
     out.append(b"".join(parts))
 
@@ -311,18 +317,18 @@ def _encode_list_transactions_request_1(x: ListTransactionsRequest, out: list[_B
     m3 = len(i3)
     if x.unknown_tagged_fields:
         if m3 < 127:
-            w(_pack(f">B{m3}qq", m3 + 1, *i3, x.duration_filter))
+            w(_k_B_qq[m3](m3 + 1, *i3, x.duration_filter))
         else:
             w(_uvarint(m3 + 1))
-            w(_pack(f">{m3}q", *i3))
+            w(_k__q[m3](*i3))
             w(_p_q(x.duration_filter))
         w(_tagged_section([], x.unknown_tagged_fields))
     else:
         if m3 < 127:
-            w(_pack(f">B{m3}qqB", m3 + 1, *i3, x.duration_filter, 0))
+            w(_k_B_qqB[m3](m3 + 1, *i3, x.duration_filter, 0))
         else:
             w(_uvarint(m3 + 1))
-            w(_pack(f">{m3}q", *i3))
+            w(_k__q[m3](*i3))
             w(_p_qB(x.duration_filter, 0))
     out.append(b"".join(parts))
 
@@ -352,10 +358,10 @@ def _encode_list_transactions_request_2(x: ListTransactionsRequest, out: list[_B
         b = s.encode()
         n = len(b) + 1
     if m3 < 127 and n < 128:
-        w(_pack(f">B{m3}qqB", m3 + 1, *i3, x.duration_filter, n))
+        w(_k_B_qqB[m3](m3 + 1, *i3, x.duration_filter, n))
     else:
         w(_uvarint(m3 + 1))
-        w(_pack(f">{m3}q", *i3))
+        w(_k__q[m3](*i3))
         w(_p_q(x.duration_filter))
         w(_string_length(n))
     w(b)

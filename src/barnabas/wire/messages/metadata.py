@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,13 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k__i = _Packers(">{}i")
+_k_hiiiB_iB_iB_i = _Packers(">hiiiB{}iB{}iB{}i")
+_k_hiiiB_iB_iB_iB = _Packers(">hiiiB{}iB{}iB{}iB")
+_k_hiii_ii_i = _Packers(">hiii{}ii{}i")
+_k_hiii_ii_ii_i = _Packers(">hiii{}ii{}ii{}i")
+_k_hiiii_ii_ii_i = _Packers(">hiiii{}ii{}ii{}i")
+_n_i = _Unpackers("i")
 _p_h = _Compiled(">h").pack
 _p_hB = _Compiled(">hB").pack
 _p_hh = _Compiled(">hh").pack
@@ -768,7 +775,7 @@ def _decode_metadata_response_0(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("replica_nodes")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.replica_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x3.replica_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             (n,) = _u_i(buf, pos)
             pos += 4
@@ -776,7 +783,7 @@ def _decode_metadata_response_0(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("isr_nodes")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.isr_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x3.isr_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             x3.unknown_tagged_fields = ()
             a3.append(x3)
@@ -859,7 +866,7 @@ def _decode_metadata_response_1(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("replica_nodes")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.replica_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x3.replica_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             (n,) = _u_i(buf, pos)
             pos += 4
@@ -867,7 +874,7 @@ def _decode_metadata_response_1(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("isr_nodes")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.isr_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x3.isr_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             x3.unknown_tagged_fields = ()
             a3.append(x3)
@@ -959,7 +966,7 @@ def _decode_metadata_response_2(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("replica_nodes")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.replica_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x3.replica_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             (n,) = _u_i(buf, pos)
             pos += 4
@@ -967,7 +974,7 @@ def _decode_metadata_response_2(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("isr_nodes")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.isr_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x3.isr_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             x3.unknown_tagged_fields = ()
             a3.append(x3)
@@ -1058,7 +1065,7 @@ def _decode_metadata_response_3(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("replica_nodes")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.replica_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x3.replica_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             (n,) = _u_i(buf, pos)
             pos += 4
@@ -1066,7 +1073,7 @@ def _decode_metadata_response_3(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("isr_nodes")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.isr_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x3.isr_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             x3.unknown_tagged_fields = ()
             a3.append(x3)
@@ -1156,7 +1163,7 @@ def _decode_metadata_response_5(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("replica_nodes")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.replica_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x3.replica_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             (n,) = _u_i(buf, pos)
             pos += 4
@@ -1164,7 +1171,7 @@ def _decode_metadata_response_5(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("isr_nodes")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.isr_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x3.isr_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             (n,) = _u_i(buf, pos)
             pos += 4
@@ -1172,7 +1179,7 @@ def _decode_metadata_response_5(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("offline_replicas")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.offline_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x3.offline_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             x3.unknown_tagged_fields = ()
             a3.append(x3)
@@ -1261,7 +1268,7 @@ def _decode_metadata_response_7(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("replica_nodes")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.replica_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x3.replica_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             (n,) = _u_i(buf, pos)
             pos += 4
@@ -1269,7 +1276,7 @@ def _decode_metadata_response_7(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("isr_nodes")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.isr_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x3.isr_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             (n,) = _u_i(buf, pos)
             pos += 4
@@ -1277,7 +1284,7 @@ def _decode_metadata_response_7(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("offline_replicas")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.offline_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x3.offline_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             x3.unknown_tagged_fields = ()
             a3.append(x3)
@@ -1364,7 +1371,7 @@ def _decode_metadata_response_8(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("replica_nodes")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.replica_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x3.replica_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             (n,) = _u_i(buf, pos)
             pos += 4
@@ -1372,7 +1379,7 @@ def _decode_metadata_response_8(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("isr_nodes")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.isr_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x3.isr_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             (n,) = _u_i(buf, pos)
             pos += 4
@@ -1380,7 +1387,7 @@ def _decode_metadata_response_8(buf: memoryview, pos: int) -> tuple[MetadataResp
                 raise _null_field("offline_replicas")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x3.offline_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x3.offline_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             x3.unknown_tagged_fields = ()
             a3.append(x3)
@@ -1484,7 +1491,7 @@ def _decode_metadata_response_9(buf: memoryview, pos: int) -> tuple[MetadataResp
             if not n:
                 raise _null_field("replica_nodes")
             n -= 1
-            x4.replica_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x4.replica_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1493,7 +1500,7 @@ def _decode_metadata_response_9(buf: memoryview, pos: int) -> tuple[MetadataResp
             if not n:
                 raise _null_field("isr_nodes")
             n -= 1
-            x4.isr_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x4.isr_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1502,7 +1509,7 @@ def _decode_metadata_response_9(buf: memoryview, pos: int) -> tuple[MetadataResp
             if not n:
                 raise _null_field("offline_replicas")
             n -= 1
-            x4.offline_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x4.offline_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1616,7 +1623,7 @@ def _decode_metadata_response_10(buf: memoryview, pos: int) -> tuple[MetadataRes
             if not n:
                 raise _null_field("replica_nodes")
             n -= 1
-            x4.replica_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x4.replica_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1625,7 +1632,7 @@ def _decode_metadata_response_10(buf: memoryview, pos: int) -> tuple[MetadataRes
             if not n:
                 raise _null_field("isr_nodes")
             n -= 1
-            x4.isr_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x4.isr_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1634,7 +1641,7 @@ def _decode_metadata_response_10(buf: memoryview, pos: int) -> tuple[MetadataRes
             if not n:
                 raise _null_field("offline_replicas")
             n -= 1
-            x4.offline_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x4.offline_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1749,7 +1756,7 @@ def _decode_metadata_response_11(buf: memoryview, pos: int) -> tuple[MetadataRes
             if not n:
                 raise _null_field("replica_nodes")
             n -= 1
-            x4.replica_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x4.replica_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1758,7 +1765,7 @@ def _decode_metadata_response_11(buf: memoryview, pos: int) -> tuple[MetadataRes
             if not n:
                 raise _null_field("isr_nodes")
             n -= 1
-            x4.isr_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x4.isr_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1767,7 +1774,7 @@ def _decode_metadata_response_11(buf: memoryview, pos: int) -> tuple[MetadataRes
             if not n:
                 raise _null_field("offline_replicas")
             n -= 1
-            x4.offline_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x4.offline_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1883,7 +1890,7 @@ def _decode_metadata_response_12(buf: memoryview, pos: int) -> tuple[MetadataRes
             if not n:
                 raise _null_field("replica_nodes")
             n -= 1
-            x4.replica_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x4.replica_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1892,7 +1899,7 @@ def _decode_metadata_response_12(buf: memoryview, pos: int) -> tuple[MetadataRes
             if not n:
                 raise _null_field("isr_nodes")
             n -= 1
-            x4.isr_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x4.isr_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1901,7 +1908,7 @@ def _decode_metadata_response_12(buf: memoryview, pos: int) -> tuple[MetadataRes
             if not n:
                 raise _null_field("offline_replicas")
             n -= 1
-            x4.offline_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x4.offline_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -2016,7 +2023,7 @@ def _decode_metadata_response_13(buf: memoryview, pos: int) -> tuple[MetadataRes
             if not n:
                 raise _null_field("replica_nodes")
             n -= 1
-            x4.replica_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x4.replica_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -2025,7 +2032,7 @@ def _decode_metadata_response_13(buf: memoryview, pos: int) -> tuple[MetadataRes
             if not n:
                 raise _null_field("isr_nodes")
             n -= 1
-            x4.isr_nodes = list(_unpack_from(f">{n}i", buf, pos))
+            x4.isr_nodes = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -2034,7 +2041,7 @@ def _decode_metadata_response_13(buf: memoryview, pos: int) -> tuple[MetadataRes
             if not n:
                 raise _null_field("offline_replicas")
             n -= 1
-            x4.offline_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x4.offline_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -2098,7 +2105,7 @@ def _encode_metadata_response_0(x: MetadataResponse, out: list[_Buffer], version
             m7 = len(i7)
             i8 = x6.isr_nodes
             m8 = len(i8)
-            w(_pack(f">hiii{m7}ii{m8}i", x6.error_code, x6.partition_index, x6.leader_id, m7, *i7, m8, *i8))
+            w(_k_hiii_ii_i[m7, m8](x6.error_code, x6.partition_index, x6.leader_id, m7, *i7, m8, *i8))
     out.append(b"".join(parts))
 
 
@@ -2147,7 +2154,7 @@ def _encode_metadata_response_1(x: MetadataResponse, out: list[_Buffer], version
             m7 = len(i7)
             i8 = x6.isr_nodes
             m8 = len(i8)
-            w(_pack(f">hiii{m7}ii{m8}i", x6.error_code, x6.partition_index, x6.leader_id, m7, *i7, m8, *i8))
+            w(_k_hiii_ii_i[m7, m8](x6.error_code, x6.partition_index, x6.leader_id, m7, *i7, m8, *i8))
     out.append(b"".join(parts))
 
 
@@ -2205,7 +2212,7 @@ def _encode_metadata_response_2(x: MetadataResponse, out: list[_Buffer], version
             m7 = len(i7)
             i8 = x6.isr_nodes
             m8 = len(i8)
-            w(_pack(f">hiii{m7}ii{m8}i", x6.error_code, x6.partition_index, x6.leader_id, m7, *i7, m8, *i8))
+            w(_k_hiii_ii_i[m7, m8](x6.error_code, x6.partition_index, x6.leader_id, m7, *i7, m8, *i8))
     out.append(b"".join(parts))
 
 
@@ -2263,7 +2270,7 @@ def _encode_metadata_response_3(x: MetadataResponse, out: list[_Buffer], version
             m7 = len(i7)
             i8 = x6.isr_nodes
             m8 = len(i8)
-            w(_pack(f">hiii{m7}ii{m8}i", x6.error_code, x6.partition_index, x6.leader_id, m7, *i7, m8, *i8))
+            w(_k_hiii_ii_i[m7, m8](x6.error_code, x6.partition_index, x6.leader_id, m7, *i7, m8, *i8))
     out.append(b"".join(parts))
 
 
@@ -2323,7 +2330,7 @@ def _encode_metadata_response_5(x: MetadataResponse, out: list[_Buffer], version
             m8 = len(i8)
             i9 = x6.offline_replicas
             m9 = len(i9)
-            w(_pack(f">hiii{m7}ii{m8}ii{m9}i", x6.error_code, x6.partition_index, x6.leader_id, m7, *i7, m8, *i8, m9, *i9))
+            w(_k_hiii_ii_ii_i[m7, m8, m9](x6.error_code, x6.partition_index, x6.leader_id, m7, *i7, m8, *i8, m9, *i9))
     out.append(b"".join(parts))
 
 
@@ -2383,7 +2390,7 @@ def _encode_metadata_response_7(x: MetadataResponse, out: list[_Buffer], version
             m8 = len(i8)
             i9 = x6.offline_replicas
             m9 = len(i9)
-            w(_pack(f">hiiii{m7}ii{m8}ii{m9}i", x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7, *i7, m8, *i8, m9, *i9))
+            w(_k_hiiii_ii_ii_i[m7, m8, m9](x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7, *i7, m8, *i8, m9, *i9))
     out.append(b"".join(parts))
 
 
@@ -2439,7 +2446,7 @@ def _encode_metadata_response_8(x: MetadataResponse, out: list[_Buffer], version
             m8 = len(i8)
             i9 = x6.offline_replicas
             m9 = len(i9)
-            w(_pack(f">hiiii{m7}ii{m8}ii{m9}i", x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7, *i7, m8, *i8, m9, *i9))
+            w(_k_hiiii_ii_ii_i[m7, m8, m9](x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7, *i7, m8, *i8, m9, *i9))
         w(_p_i(x4.topic_authorized_operations))
     w(_p_i(x.cluster_authorized_operations))
     out.append(b"".join(parts))
@@ -2503,27 +2510,27 @@ def _encode_metadata_response_9(x: MetadataResponse, out: list[_Buffer], version
             m9 = len(i9)
             if x6.unknown_tagged_fields:
                 if m7 < 127 and m8 < 127 and m9 < 127:
-                    w(_pack(f">hiiiB{m7}iB{m8}iB{m9}i", x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9))
+                    w(_k_hiiiB_iB_iB_i[m7, m8, m9](x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9))
                 else:
                     w(_p_hiii(x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_uvarint(m9 + 1))
-                    w(_pack(f">{m9}i", *i9))
+                    w(_k__i[m9](*i9))
                 w(_tagged_section([], x6.unknown_tagged_fields))
             else:
                 if m7 < 127 and m8 < 127 and m9 < 127:
-                    w(_pack(f">hiiiB{m7}iB{m8}iB{m9}iB", x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9, 0))
+                    w(_k_hiiiB_iB_iB_iB[m7, m8, m9](x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9, 0))
                 else:
                     w(_p_hiii(x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_uvarint(m9 + 1))
-                    w(_pack(f">{m9}i", *i9))
+                    w(_k__i[m9](*i9))
                     w(_SINGLE_BYTES[0])
         if x4.unknown_tagged_fields:
             w(_p_i(x4.topic_authorized_operations))
@@ -2598,27 +2605,27 @@ def _encode_metadata_response_10(x: MetadataResponse, out: list[_Buffer], versio
             m9 = len(i9)
             if x6.unknown_tagged_fields:
                 if m7 < 127 and m8 < 127 and m9 < 127:
-                    w(_pack(f">hiiiB{m7}iB{m8}iB{m9}i", x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9))
+                    w(_k_hiiiB_iB_iB_i[m7, m8, m9](x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9))
                 else:
                     w(_p_hiii(x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_uvarint(m9 + 1))
-                    w(_pack(f">{m9}i", *i9))
+                    w(_k__i[m9](*i9))
                 w(_tagged_section([], x6.unknown_tagged_fields))
             else:
                 if m7 < 127 and m8 < 127 and m9 < 127:
-                    w(_pack(f">hiiiB{m7}iB{m8}iB{m9}iB", x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9, 0))
+                    w(_k_hiiiB_iB_iB_iB[m7, m8, m9](x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9, 0))
                 else:
                     w(_p_hiii(x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_uvarint(m9 + 1))
-                    w(_pack(f">{m9}i", *i9))
+                    w(_k__i[m9](*i9))
                     w(_SINGLE_BYTES[0])
         if x4.unknown_tagged_fields:
             w(_p_i(x4.topic_authorized_operations))
@@ -2695,27 +2702,27 @@ def _encode_metadata_response_11(x: MetadataResponse, out: list[_Buffer], versio
             m9 = len(i9)
             if x6.unknown_tagged_fields:
                 if m7 < 127 and m8 < 127 and m9 < 127:
-                    w(_pack(f">hiiiB{m7}iB{m8}iB{m9}i", x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9))
+                    w(_k_hiiiB_iB_iB_i[m7, m8, m9](x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9))
                 else:
                     w(_p_hiii(x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_uvarint(m9 + 1))
-                    w(_pack(f">{m9}i", *i9))
+                    w(_k__i[m9](*i9))
                 w(_tagged_section([], x6.unknown_tagged_fields))
             else:
                 if m7 < 127 and m8 < 127 and m9 < 127:
-                    w(_pack(f">hiiiB{m7}iB{m8}iB{m9}iB", x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9, 0))
+                    w(_k_hiiiB_iB_iB_iB[m7, m8, m9](x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9, 0))
                 else:
                     w(_p_hiii(x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_uvarint(m9 + 1))
-                    w(_pack(f">{m9}i", *i9))
+                    w(_k__i[m9](*i9))
                     w(_SINGLE_BYTES[0])
         if x4.unknown_tagged_fields:
             w(_p_i(x4.topic_authorized_operations))
@@ -2795,27 +2802,27 @@ def _encode_metadata_response_12(x: MetadataResponse, out: list[_Buffer], versio
             m9 = len(i9)
             if x6.unknown_tagged_fields:
                 if m7 < 127 and m8 < 127 and m9 < 127:
-                    w(_pack(f">hiiiB{m7}iB{m8}iB{m9}i", x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9))
+                    w(_k_hiiiB_iB_iB_i[m7, m8, m9](x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9))
                 else:
                     w(_p_hiii(x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_uvarint(m9 + 1))
-                    w(_pack(f">{m9}i", *i9))
+                    w(_k__i[m9](*i9))
                 w(_tagged_section([], x6.unknown_tagged_fields))
             else:
                 if m7 < 127 and m8 < 127 and m9 < 127:
-                    w(_pack(f">hiiiB{m7}iB{m8}iB{m9}iB", x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9, 0))
+                    w(_k_hiiiB_iB_iB_iB[m7, m8, m9](x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9, 0))
                 else:
                     w(_p_hiii(x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_uvarint(m9 + 1))
-                    w(_pack(f">{m9}i", *i9))
+                    w(_k__i[m9](*i9))
                     w(_SINGLE_BYTES[0])
         if x4.unknown_tagged_fields:
             w(_p_i(x4.topic_authorized_operations))
@@ -2895,27 +2902,27 @@ def _encode_metadata_response_13(x: MetadataResponse, out: list[_Buffer], versio
             m9 = len(i9)
             if x6.unknown_tagged_fields:
                 if m7 < 127 and m8 < 127 and m9 < 127:
-                    w(_pack(f">hiiiB{m7}iB{m8}iB{m9}i", x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9))
+                    w(_k_hiiiB_iB_iB_i[m7, m8, m9](x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9))
                 else:
                     w(_p_hiii(x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_uvarint(m9 + 1))
-                    w(_pack(f">{m9}i", *i9))
+                    w(_k__i[m9](*i9))
                 w(_tagged_section([], x6.unknown_tagged_fields))
             else:
                 if m7 < 127 and m8 < 127 and m9 < 127:
-                    w(_pack(f">hiiiB{m7}iB{m8}iB{m9}iB", x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9, 0))
+                    w(_k_hiiiB_iB_iB_iB[m7, m8, m9](x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch, m7 + 1, *i7, m8 + 1, *i8, m9 + 1, *i9, 0))
                 else:
                     w(_p_hiii(x6.error_code, x6.partition_index, x6.leader_id, x6.leader_epoch))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_uvarint(m8 + 1))
-                    w(_pack(f">{m8}i", *i8))
+                    w(_k__i[m8](*i8))
                     w(_uvarint(m9 + 1))
-                    w(_pack(f">{m9}i", *i9))
+                    w(_k__i[m9](*i9))
                     w(_SINGLE_BYTES[0])
         if x4.unknown_tagged_fields:
             w(_p_i(x4.topic_authorized_operations))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,13 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_B_i = _Packers(">B{}i")
+_k_B_iB = _Packers(">B{}iB")
+_k__i = _Packers(">{}i")
+_k_i_i = _Packers(">i{}i")
+_k_uB_i = _Packers(">16sB{}i")
+_k_uB_iB = _Packers(">16sB{}iB")
+_n_i = _Unpackers("i")
 _p_h = _Compiled(">h").pack
 _p_hB = _Compiled(">hB").pack
 _p_i = _Compiled(">i").pack
@@ -323,7 +330,7 @@ def _decode_offset_fetch_request_0(buf: memoryview, pos: int) -> tuple[OffsetFet
             raise _null_field("partition_indexes")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.partition_indexes = list(_unpack_from(f">{n}i", buf, pos))
+        x1.partition_indexes = list(_n_i[n](buf, pos))
         pos += 4 * n
         x1.unknown_tagged_fields = ()
         a1.append(x1)
@@ -369,7 +376,7 @@ def _decode_offset_fetch_request_2(buf: memoryview, pos: int) -> tuple[OffsetFet
                 raise _null_field("partition_indexes")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x1.partition_indexes = list(_unpack_from(f">{n}i", buf, pos))
+            x1.partition_indexes = list(_n_i[n](buf, pos))
             pos += 4 * n
             x1.unknown_tagged_fields = ()
             a1.append(x1)
@@ -419,7 +426,7 @@ def _decode_offset_fetch_request_6(buf: memoryview, pos: int) -> tuple[OffsetFet
             if not n:
                 raise _null_field("partition_indexes")
             n -= 1
-            x1.partition_indexes = list(_unpack_from(f">{n}i", buf, pos))
+            x1.partition_indexes = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -478,7 +485,7 @@ def _decode_offset_fetch_request_7(buf: memoryview, pos: int) -> tuple[OffsetFet
             if not n:
                 raise _null_field("partition_indexes")
             n -= 1
-            x1.partition_indexes = list(_unpack_from(f">{n}i", buf, pos))
+            x1.partition_indexes = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -551,7 +558,7 @@ def _decode_offset_fetch_request_8(buf: memoryview, pos: int) -> tuple[OffsetFet
                 if not n:
                     raise _null_field("partition_indexes")
                 n -= 1
-                x2.partition_indexes = list(_unpack_from(f">{n}i", buf, pos))
+                x2.partition_indexes = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -640,7 +647,7 @@ def _decode_offset_fetch_request_9(buf: memoryview, pos: int) -> tuple[OffsetFet
                 if not n:
                     raise _null_field("partition_indexes")
                 n -= 1
-                x2.partition_indexes = list(_unpack_from(f">{n}i", buf, pos))
+                x2.partition_indexes = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -720,7 +727,7 @@ def _decode_offset_fetch_request_10(buf: memoryview, pos: int) -> tuple[OffsetFe
                 if not n:
                     raise _null_field("partition_indexes")
                 n -= 1
-                x2.partition_indexes = list(_unpack_from(f">{n}i", buf, pos))
+                x2.partition_indexes = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -773,7 +780,7 @@ def _encode_offset_fetch_request_0(x: OffsetFetchRequest, out: list[_Buffer], ve
         w(b)
         i3 = x2.partition_indexes
         m3 = len(i3)
-        w(_pack(f">i{m3}i", m3, *i3))
+        w(_k_i_i[m3](m3, *i3))
     out.append(b"".join(parts))
 
 
@@ -807,7 +814,7 @@ def _encode_offset_fetch_request_2(x: OffsetFetchRequest, out: list[_Buffer], ve
         w(b)
         i3 = x2.partition_indexes
         m3 = len(i3)
-        w(_pack(f">i{m3}i", m3, *i3))
+        w(_k_i_i[m3](m3, *i3))
     out.append(b"".join(parts))
 
 
@@ -843,17 +850,17 @@ def _encode_offset_fetch_request_6(x: OffsetFetchRequest, out: list[_Buffer], ve
         m3 = len(i3)
         if x2.unknown_tagged_fields:
             if m3 < 127:
-                w(_pack(f">B{m3}i", m3 + 1, *i3))
+                w(_k_B_i[m3](m3 + 1, *i3))
             else:
                 w(_uvarint(m3 + 1))
-                w(_pack(f">{m3}i", *i3))
+                w(_k__i[m3](*i3))
             w(_tagged_section([], x2.unknown_tagged_fields))
         else:
             if m3 < 127:
-                w(_pack(f">B{m3}iB", m3 + 1, *i3, 0))
+                w(_k_B_iB[m3](m3 + 1, *i3, 0))
             else:
                 w(_uvarint(m3 + 1))
-                w(_pack(f">{m3}i", *i3))
+                w(_k__i[m3](*i3))
                 w(_SINGLE_BYTES[0])
     if x.unknown_tagged_fields:
         w(_tagged_section([], x.unknown_tagged_fields))
@@ -892,17 +899,17 @@ def _encode_offset_fetch_request_7(x: OffsetFetchRequest, out: list[_Buffer], ve
         m3 = len(i3)
         if x2.unknown_tagged_fields:
             if m3 < 127:
-                w(_pack(f">B{m3}i", m3 + 1, *i3))
+                w(_k_B_i[m3](m3 + 1, *i3))
             else:
                 w(_uvarint(m3 + 1))
-                w(_pack(f">{m3}i", *i3))
+                w(_k__i[m3](*i3))
             w(_tagged_section([], x2.unknown_tagged_fields))
         else:
             if m3 < 127:
-                w(_pack(f">B{m3}iB", m3 + 1, *i3, 0))
+                w(_k_B_iB[m3](m3 + 1, *i3, 0))
             else:
                 w(_uvarint(m3 + 1))
-                w(_pack(f">{m3}i", *i3))
+                w(_k__i[m3](*i3))
                 w(_SINGLE_BYTES[0])
     if x.unknown_tagged_fields:
         w(_p_t(x.require_stable))
@@ -948,17 +955,17 @@ def _encode_offset_fetch_request_8(x: OffsetFetchRequest, out: list[_Buffer], ve
             m5 = len(i5)
             if x4.unknown_tagged_fields:
                 if m5 < 127:
-                    w(_pack(f">B{m5}i", m5 + 1, *i5))
+                    w(_k_B_i[m5](m5 + 1, *i5))
                 else:
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127:
-                    w(_pack(f">B{m5}iB", m5 + 1, *i5, 0))
+                    w(_k_B_iB[m5](m5 + 1, *i5, 0))
                 else:
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_SINGLE_BYTES[0])
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))
@@ -1017,17 +1024,17 @@ def _encode_offset_fetch_request_9(x: OffsetFetchRequest, out: list[_Buffer], ve
             m5 = len(i5)
             if x4.unknown_tagged_fields:
                 if m5 < 127:
-                    w(_pack(f">B{m5}i", m5 + 1, *i5))
+                    w(_k_B_i[m5](m5 + 1, *i5))
                 else:
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127:
-                    w(_pack(f">B{m5}iB", m5 + 1, *i5, 0))
+                    w(_k_B_iB[m5](m5 + 1, *i5, 0))
                 else:
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_SINGLE_BYTES[0])
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))
@@ -1083,19 +1090,19 @@ def _encode_offset_fetch_request_10(x: OffsetFetchRequest, out: list[_Buffer], v
             m5 = len(i5)
             if x4.unknown_tagged_fields:
                 if m5 < 127:
-                    w(_pack(f">16sB{m5}i", x4.topic_id, m5 + 1, *i5))
+                    w(_k_uB_i[m5](x4.topic_id, m5 + 1, *i5))
                 else:
                     w(_p_u(x4.topic_id))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127:
-                    w(_pack(f">16sB{m5}iB", x4.topic_id, m5 + 1, *i5, 0))
+                    w(_k_uB_iB[m5](x4.topic_id, m5 + 1, *i5, 0))
                 else:
                     w(_p_u(x4.topic_id))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_SINGLE_BYTES[0])
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))

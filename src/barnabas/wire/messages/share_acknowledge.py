@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,10 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k__b = _Packers(">{}b")
+_k_qqB_b = _Packers(">qqB{}b")
+_k_qqB_bB = _Packers(">qqB{}bB")
+_n_b = _Unpackers("b")
 _p_i = _Compiled(">i").pack
 _p_iB = _Compiled(">iB").pack
 _p_ih = _Compiled(">ih").pack
@@ -317,7 +321,7 @@ def _decode_share_acknowledge_request_0(buf: memoryview, pos: int) -> tuple[Shar
                 if not n:
                     raise _null_field("acknowledge_types")
                 n -= 1
-                x3.acknowledge_types = list(_unpack_from(f">{n}b", buf, pos))
+                x3.acknowledge_types = list(_n_b[n](buf, pos))
                 pos += 1 * n
                 n = buf[pos]
                 pos += 1
@@ -412,7 +416,7 @@ def _decode_share_acknowledge_request_2(buf: memoryview, pos: int) -> tuple[Shar
                 if not n:
                     raise _null_field("acknowledge_types")
                 n -= 1
-                x3.acknowledge_types = list(_unpack_from(f">{n}b", buf, pos))
+                x3.acknowledge_types = list(_n_b[n](buf, pos))
                 pos += 1 * n
                 n = buf[pos]
                 pos += 1
@@ -491,19 +495,19 @@ def _encode_share_acknowledge_request_0(x: ShareAcknowledgeRequest, out: list[_B
                 m7 = len(i7)
                 if x6.unknown_tagged_fields:
                     if m7 < 127:
-                        w(_pack(f">qqB{m7}b", x6.first_offset, x6.last_offset, m7 + 1, *i7))
+                        w(_k_qqB_b[m7](x6.first_offset, x6.last_offset, m7 + 1, *i7))
                     else:
                         w(_p_qq(x6.first_offset, x6.last_offset))
                         w(_uvarint(m7 + 1))
-                        w(_pack(f">{m7}b", *i7))
+                        w(_k__b[m7](*i7))
                     w(_tagged_section([], x6.unknown_tagged_fields))
                 else:
                     if m7 < 127:
-                        w(_pack(f">qqB{m7}bB", x6.first_offset, x6.last_offset, m7 + 1, *i7, 0))
+                        w(_k_qqB_bB[m7](x6.first_offset, x6.last_offset, m7 + 1, *i7, 0))
                     else:
                         w(_p_qq(x6.first_offset, x6.last_offset))
                         w(_uvarint(m7 + 1))
-                        w(_pack(f">{m7}b", *i7))
+                        w(_k__b[m7](*i7))
                         w(_SINGLE_BYTES[0])
             if x4.unknown_tagged_fields:
                 w(_tagged_section([], x4.unknown_tagged_fields))
@@ -562,19 +566,19 @@ def _encode_share_acknowledge_request_2(x: ShareAcknowledgeRequest, out: list[_B
                 m7 = len(i7)
                 if x6.unknown_tagged_fields:
                     if m7 < 127:
-                        w(_pack(f">qqB{m7}b", x6.first_offset, x6.last_offset, m7 + 1, *i7))
+                        w(_k_qqB_b[m7](x6.first_offset, x6.last_offset, m7 + 1, *i7))
                     else:
                         w(_p_qq(x6.first_offset, x6.last_offset))
                         w(_uvarint(m7 + 1))
-                        w(_pack(f">{m7}b", *i7))
+                        w(_k__b[m7](*i7))
                     w(_tagged_section([], x6.unknown_tagged_fields))
                 else:
                     if m7 < 127:
-                        w(_pack(f">qqB{m7}bB", x6.first_offset, x6.last_offset, m7 + 1, *i7, 0))
+                        w(_k_qqB_bB[m7](x6.first_offset, x6.last_offset, m7 + 1, *i7, 0))
                     else:
                         w(_p_qq(x6.first_offset, x6.last_offset))
                         w(_uvarint(m7 + 1))
-                        w(_pack(f">{m7}b", *i7))
+                        w(_k__b[m7](*i7))
                         w(_SINGLE_BYTES[0])
             if x4.unknown_tagged_fields:
                 w(_tagged_section([], x4.unknown_tagged_fields))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,14 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k__b = _Packers(">{}b")
+_k__i = _Packers(">{}i")
+_k_qqB_b = _Packers(">qqB{}b")
+_k_qqB_bB = _Packers(">qqB{}bB")
+_k_uB_i = _Packers(">16sB{}i")
+_k_uB_iB = _Packers(">16sB{}iB")
+_n_b = _Unpackers("b")
+_n_i = _Unpackers("i")
 _p_h = _Compiled(">h").pack
 _p_hB = _Compiled(">hB").pack
 _p_i = _Compiled(">i").pack
@@ -407,7 +415,7 @@ def _decode_share_fetch_request_0(buf: memoryview, pos: int) -> tuple[ShareFetch
                 if not n:
                     raise _null_field("acknowledge_types")
                 n -= 1
-                x3.acknowledge_types = list(_unpack_from(f">{n}b", buf, pos))
+                x3.acknowledge_types = list(_n_b[n](buf, pos))
                 pos += 1 * n
                 n = buf[pos]
                 pos += 1
@@ -450,7 +458,7 @@ def _decode_share_fetch_request_0(buf: memoryview, pos: int) -> tuple[ShareFetch
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x7.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x7.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -532,7 +540,7 @@ def _decode_share_fetch_request_1(buf: memoryview, pos: int) -> tuple[ShareFetch
                 if not n:
                     raise _null_field("acknowledge_types")
                 n -= 1
-                x3.acknowledge_types = list(_unpack_from(f">{n}b", buf, pos))
+                x3.acknowledge_types = list(_n_b[n](buf, pos))
                 pos += 1 * n
                 n = buf[pos]
                 pos += 1
@@ -575,7 +583,7 @@ def _decode_share_fetch_request_1(buf: memoryview, pos: int) -> tuple[ShareFetch
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x7.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x7.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -655,7 +663,7 @@ def _decode_share_fetch_request_2(buf: memoryview, pos: int) -> tuple[ShareFetch
                 if not n:
                     raise _null_field("acknowledge_types")
                 n -= 1
-                x3.acknowledge_types = list(_unpack_from(f">{n}b", buf, pos))
+                x3.acknowledge_types = list(_n_b[n](buf, pos))
                 pos += 1 * n
                 n = buf[pos]
                 pos += 1
@@ -698,7 +706,7 @@ def _decode_share_fetch_request_2(buf: memoryview, pos: int) -> tuple[ShareFetch
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x7.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x7.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -765,19 +773,19 @@ def _encode_share_fetch_request_0(x: ShareFetchRequest, out: list[_Buffer], vers
                 m7 = len(i7)
                 if x6.unknown_tagged_fields:
                     if m7 < 127:
-                        w(_pack(f">qqB{m7}b", x6.first_offset, x6.last_offset, m7 + 1, *i7))
+                        w(_k_qqB_b[m7](x6.first_offset, x6.last_offset, m7 + 1, *i7))
                     else:
                         w(_p_qq(x6.first_offset, x6.last_offset))
                         w(_uvarint(m7 + 1))
-                        w(_pack(f">{m7}b", *i7))
+                        w(_k__b[m7](*i7))
                     w(_tagged_section([], x6.unknown_tagged_fields))
                 else:
                     if m7 < 127:
-                        w(_pack(f">qqB{m7}bB", x6.first_offset, x6.last_offset, m7 + 1, *i7, 0))
+                        w(_k_qqB_bB[m7](x6.first_offset, x6.last_offset, m7 + 1, *i7, 0))
                     else:
                         w(_p_qq(x6.first_offset, x6.last_offset))
                         w(_uvarint(m7 + 1))
-                        w(_pack(f">{m7}b", *i7))
+                        w(_k__b[m7](*i7))
                         w(_SINGLE_BYTES[0])
             if x4.unknown_tagged_fields:
                 w(_tagged_section([], x4.unknown_tagged_fields))
@@ -797,19 +805,19 @@ def _encode_share_fetch_request_0(x: ShareFetchRequest, out: list[_Buffer], vers
         m10 = len(i10)
         if x9.unknown_tagged_fields:
             if m10 < 127:
-                w(_pack(f">16sB{m10}i", x9.topic_id, m10 + 1, *i10))
+                w(_k_uB_i[m10](x9.topic_id, m10 + 1, *i10))
             else:
                 w(_p_u(x9.topic_id))
                 w(_uvarint(m10 + 1))
-                w(_pack(f">{m10}i", *i10))
+                w(_k__i[m10](*i10))
             w(_tagged_section([], x9.unknown_tagged_fields))
         else:
             if m10 < 127:
-                w(_pack(f">16sB{m10}iB", x9.topic_id, m10 + 1, *i10, 0))
+                w(_k_uB_iB[m10](x9.topic_id, m10 + 1, *i10, 0))
             else:
                 w(_p_u(x9.topic_id))
                 w(_uvarint(m10 + 1))
-                w(_pack(f">{m10}i", *i10))
+                w(_k__i[m10](*i10))
                 w(_SINGLE_BYTES[0])
     if x.unknown_tagged_fields:
         w(_tagged_section([], x.unknown_tagged_fields))
@@ -864,19 +872,19 @@ def _encode_share_fetch_request_1(x: ShareFetchRequest, out: list[_Buffer], vers
                 m7 = len(i7)
                 if x6.unknown_tagged_fields:
                     if m7 < 127:
-                        w(_pack(f">qqB{m7}b", x6.first_offset, x6.last_offset, m7 + 1, *i7))
+                        w(_k_qqB_b[m7](x6.first_offset, x6.last_offset, m7 + 1, *i7))
                     else:
                         w(_p_qq(x6.first_offset, x6.last_offset))
                         w(_uvarint(m7 + 1))
-                        w(_pack(f">{m7}b", *i7))
+                        w(_k__b[m7](*i7))
                     w(_tagged_section([], x6.unknown_tagged_fields))
                 else:
                     if m7 < 127:
-                        w(_pack(f">qqB{m7}bB", x6.first_offset, x6.last_offset, m7 + 1, *i7, 0))
+                        w(_k_qqB_bB[m7](x6.first_offset, x6.last_offset, m7 + 1, *i7, 0))
                     else:
                         w(_p_qq(x6.first_offset, x6.last_offset))
                         w(_uvarint(m7 + 1))
-                        w(_pack(f">{m7}b", *i7))
+                        w(_k__b[m7](*i7))
                         w(_SINGLE_BYTES[0])
             if x4.unknown_tagged_fields:
                 w(_tagged_section([], x4.unknown_tagged_fields))
@@ -896,19 +904,19 @@ def _encode_share_fetch_request_1(x: ShareFetchRequest, out: list[_Buffer], vers
         m10 = len(i10)
         if x9.unknown_tagged_fields:
             if m10 < 127:
-                w(_pack(f">16sB{m10}i", x9.topic_id, m10 + 1, *i10))
+                w(_k_uB_i[m10](x9.topic_id, m10 + 1, *i10))
             else:
                 w(_p_u(x9.topic_id))
                 w(_uvarint(m10 + 1))
-                w(_pack(f">{m10}i", *i10))
+                w(_k__i[m10](*i10))
             w(_tagged_section([], x9.unknown_tagged_fields))
         else:
             if m10 < 127:
-                w(_pack(f">16sB{m10}iB", x9.topic_id, m10 + 1, *i10, 0))
+                w(_k_uB_iB[m10](x9.topic_id, m10 + 1, *i10, 0))
             else:
                 w(_p_u(x9.topic_id))
                 w(_uvarint(m10 + 1))
-                w(_pack(f">{m10}i", *i10))
+                w(_k__i[m10](*i10))
                 w(_SINGLE_BYTES[0])
     if x.unknown_tagged_fields:
         w(_tagged_section([], x.unknown_tagged_fields))
@@ -961,19 +969,19 @@ def _encode_share_fetch_request_2(x: ShareFetchRequest, out: list[_Buffer], vers
                 m7 = len(i7)
                 if x6.unknown_tagged_fields:
                     if m7 < 127:
-                        w(_pack(f">qqB{m7}b", x6.first_offset, x6.last_offset, m7 + 1, *i7))
+                        w(_k_qqB_b[m7](x6.first_offset, x6.last_offset, m7 + 1, *i7))
                     else:
                         w(_p_qq(x6.first_offset, x6.last_offset))
                         w(_uvarint(m7 + 1))
-                        w(_pack(f">{m7}b", *i7))
+                        w(_k__b[m7](*i7))
                     w(_tagged_section([], x6.unknown_tagged_fields))
                 else:
                     if m7 < 127:
-                        w(_pack(f">qqB{m7}bB", x6.first_offset, x6.last_offset, m7 + 1, *i7, 0))
+                        w(_k_qqB_bB[m7](x6.first_offset, x6.last_offset, m7 + 1, *i7, 0))
                     else:
                         w(_p_qq(x6.first_offset, x6.last_offset))
                         w(_uvarint(m7 + 1))
-                        w(_pack(f">{m7}b", *i7))
+                        w(_k__b[m7](*i7))
                         w(_SINGLE_BYTES[0])
             if x4.unknown_tagged_fields:
                 w(_tagged_section([], x4.unknown_tagged_fields))
@@ -993,19 +1001,19 @@ def _encode_share_fetch_request_2(x: ShareFetchRequest, out: list[_Buffer], vers
         m10 = len(i10)
         if x9.unknown_tagged_fields:
             if m10 < 127:
-                w(_pack(f">16sB{m10}i", x9.topic_id, m10 + 1, *i10))
+                w(_k_uB_i[m10](x9.topic_id, m10 + 1, *i10))
             else:
                 w(_p_u(x9.topic_id))
                 w(_uvarint(m10 + 1))
-                w(_pack(f">{m10}i", *i10))
+                w(_k__i[m10](*i10))
             w(_tagged_section([], x9.unknown_tagged_fields))
         else:
             if m10 < 127:
-                w(_pack(f">16sB{m10}iB", x9.topic_id, m10 + 1, *i10, 0))
+                w(_k_uB_iB[m10](x9.topic_id, m10 + 1, *i10, 0))
             else:
                 w(_p_u(x9.topic_id))
                 w(_uvarint(m10 + 1))
-                w(_pack(f">{m10}i", *i10))
+                w(_k__i[m10](*i10))
                 w(_SINGLE_BYTES[0])
     if x.unknown_tagged_fields:
         w(_tagged_section([], x.unknown_tagged_fields))

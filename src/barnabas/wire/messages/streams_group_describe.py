@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,10 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_B_i = _Packers(">B{}i")
+_k_B_iB = _Packers(">B{}iB")
+_k__i = _Packers(">{}i")
+_n_i = _Unpackers("i")
 _p_H = _Compiled(">H").pack
 _p_HB = _Compiled(">HB").pack
 _p_b = _Compiled(">b").pack
@@ -1035,7 +1039,7 @@ def _decode_streams_group_describe_response_0(buf: memoryview, pos: int) -> tupl
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x26.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x26.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -1071,7 +1075,7 @@ def _decode_streams_group_describe_response_0(buf: memoryview, pos: int) -> tupl
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x28.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x28.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -1107,7 +1111,7 @@ def _decode_streams_group_describe_response_0(buf: memoryview, pos: int) -> tupl
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x30.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x30.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -1151,7 +1155,7 @@ def _decode_streams_group_describe_response_0(buf: memoryview, pos: int) -> tupl
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x34.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x34.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -1187,7 +1191,7 @@ def _decode_streams_group_describe_response_0(buf: memoryview, pos: int) -> tupl
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x36.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x36.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -1223,7 +1227,7 @@ def _decode_streams_group_describe_response_0(buf: memoryview, pos: int) -> tupl
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x38.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x38.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -1718,7 +1722,7 @@ def _decode_streams_group_describe_response_1(buf: memoryview, pos: int) -> tupl
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x26.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x26.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -1754,7 +1758,7 @@ def _decode_streams_group_describe_response_1(buf: memoryview, pos: int) -> tupl
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x28.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x28.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -1790,7 +1794,7 @@ def _decode_streams_group_describe_response_1(buf: memoryview, pos: int) -> tupl
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x30.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x30.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -1834,7 +1838,7 @@ def _decode_streams_group_describe_response_1(buf: memoryview, pos: int) -> tupl
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x34.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x34.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -1870,7 +1874,7 @@ def _decode_streams_group_describe_response_1(buf: memoryview, pos: int) -> tupl
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x36.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x36.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -1906,7 +1910,7 @@ def _decode_streams_group_describe_response_1(buf: memoryview, pos: int) -> tupl
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x38.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x38.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -2541,17 +2545,17 @@ def _encode_streams_group_describe_response_0(x: StreamsGroupDescribeResponse, o
                 m30 = len(i30)
                 if x29.unknown_tagged_fields:
                     if m30 < 127:
-                        w(_pack(f">B{m30}i", m30 + 1, *i30))
+                        w(_k_B_i[m30](m30 + 1, *i30))
                     else:
                         w(_uvarint(m30 + 1))
-                        w(_pack(f">{m30}i", *i30))
+                        w(_k__i[m30](*i30))
                     w(_tagged_section([], x29.unknown_tagged_fields))
                 else:
                     if m30 < 127:
-                        w(_pack(f">B{m30}iB", m30 + 1, *i30, 0))
+                        w(_k_B_iB[m30](m30 + 1, *i30, 0))
                     else:
                         w(_uvarint(m30 + 1))
-                        w(_pack(f">{m30}i", *i30))
+                        w(_k__i[m30](*i30))
                         w(_SINGLE_BYTES[0])
             a31: _Any = x27.standby_tasks
             n = len(a31) + 1
@@ -2566,17 +2570,17 @@ def _encode_streams_group_describe_response_0(x: StreamsGroupDescribeResponse, o
                 m33 = len(i33)
                 if x32.unknown_tagged_fields:
                     if m33 < 127:
-                        w(_pack(f">B{m33}i", m33 + 1, *i33))
+                        w(_k_B_i[m33](m33 + 1, *i33))
                     else:
                         w(_uvarint(m33 + 1))
-                        w(_pack(f">{m33}i", *i33))
+                        w(_k__i[m33](*i33))
                     w(_tagged_section([], x32.unknown_tagged_fields))
                 else:
                     if m33 < 127:
-                        w(_pack(f">B{m33}iB", m33 + 1, *i33, 0))
+                        w(_k_B_iB[m33](m33 + 1, *i33, 0))
                     else:
                         w(_uvarint(m33 + 1))
-                        w(_pack(f">{m33}i", *i33))
+                        w(_k__i[m33](*i33))
                         w(_SINGLE_BYTES[0])
             a34: _Any = x27.warmup_tasks
             n = len(a34) + 1
@@ -2591,17 +2595,17 @@ def _encode_streams_group_describe_response_0(x: StreamsGroupDescribeResponse, o
                 m36 = len(i36)
                 if x35.unknown_tagged_fields:
                     if m36 < 127:
-                        w(_pack(f">B{m36}i", m36 + 1, *i36))
+                        w(_k_B_i[m36](m36 + 1, *i36))
                     else:
                         w(_uvarint(m36 + 1))
-                        w(_pack(f">{m36}i", *i36))
+                        w(_k__i[m36](*i36))
                     w(_tagged_section([], x35.unknown_tagged_fields))
                 else:
                     if m36 < 127:
-                        w(_pack(f">B{m36}iB", m36 + 1, *i36, 0))
+                        w(_k_B_iB[m36](m36 + 1, *i36, 0))
                     else:
                         w(_uvarint(m36 + 1))
-                        w(_pack(f">{m36}i", *i36))
+                        w(_k__i[m36](*i36))
                         w(_SINGLE_BYTES[0])
             if x27.unknown_tagged_fields:
                 w(_tagged_section([], x27.unknown_tagged_fields))
@@ -2621,17 +2625,17 @@ def _encode_streams_group_describe_response_0(x: StreamsGroupDescribeResponse, o
                 m40 = len(i40)
                 if x39.unknown_tagged_fields:
                     if m40 < 127:
-                        w(_pack(f">B{m40}i", m40 + 1, *i40))
+                        w(_k_B_i[m40](m40 + 1, *i40))
                     else:
                         w(_uvarint(m40 + 1))
-                        w(_pack(f">{m40}i", *i40))
+                        w(_k__i[m40](*i40))
                     w(_tagged_section([], x39.unknown_tagged_fields))
                 else:
                     if m40 < 127:
-                        w(_pack(f">B{m40}iB", m40 + 1, *i40, 0))
+                        w(_k_B_iB[m40](m40 + 1, *i40, 0))
                     else:
                         w(_uvarint(m40 + 1))
-                        w(_pack(f">{m40}i", *i40))
+                        w(_k__i[m40](*i40))
                         w(_SINGLE_BYTES[0])
             a41: _Any = x37.standby_tasks
             n = len(a41) + 1
@@ -2646,17 +2650,17 @@ def _encode_streams_group_describe_response_0(x: StreamsGroupDescribeResponse, o
                 m43 = len(i43)
                 if x42.unknown_tagged_fields:
                     if m43 < 127:
-                        w(_pack(f">B{m43}i", m43 + 1, *i43))
+                        w(_k_B_i[m43](m43 + 1, *i43))
                     else:
                         w(_uvarint(m43 + 1))
-                        w(_pack(f">{m43}i", *i43))
+                        w(_k__i[m43](*i43))
                     w(_tagged_section([], x42.unknown_tagged_fields))
                 else:
                     if m43 < 127:
-                        w(_pack(f">B{m43}iB", m43 + 1, *i43, 0))
+                        w(_k_B_iB[m43](m43 + 1, *i43, 0))
                     else:
                         w(_uvarint(m43 + 1))
-                        w(_pack(f">{m43}i", *i43))
+                        w(_k__i[m43](*i43))
                         w(_SINGLE_BYTES[0])
             a44: _Any = x37.warmup_tasks
             n = len(a44) + 1
@@ -2671,17 +2675,17 @@ def _encode_streams_group_describe_response_0(x: StreamsGroupDescribeResponse, o
                 m46 = len(i46)
                 if x45.unknown_tagged_fields:
                     if m46 < 127:
-                        w(_pack(f">B{m46}i", m46 + 1, *i46))
+                        w(_k_B_i[m46](m46 + 1, *i46))
                     else:
                         w(_uvarint(m46 + 1))
-                        w(_pack(f">{m46}i", *i46))
+                        w(_k__i[m46](*i46))
                     w(_tagged_section([], x45.unknown_tagged_fields))
                 else:
                     if m46 < 127:
-                        w(_pack(f">B{m46}iB", m46 + 1, *i46, 0))
+                        w(_k_B_iB[m46](m46 + 1, *i46, 0))
                     else:
                         w(_uvarint(m46 + 1))
-                        w(_pack(f">{m46}i", *i46))
+                        w(_k__i[m46](*i46))
                         w(_SINGLE_BYTES[0])
             if x37.unknown_tagged_fields:
                 w(_tagged_section([], x37.unknown_tagged_fields))
@@ -2954,17 +2958,17 @@ def _encode_streams_group_describe_response_1(x: StreamsGroupDescribeResponse, o
                 m30 = len(i30)
                 if x29.unknown_tagged_fields:
                     if m30 < 127:
-                        w(_pack(f">B{m30}i", m30 + 1, *i30))
+                        w(_k_B_i[m30](m30 + 1, *i30))
                     else:
                         w(_uvarint(m30 + 1))
-                        w(_pack(f">{m30}i", *i30))
+                        w(_k__i[m30](*i30))
                     w(_tagged_section([], x29.unknown_tagged_fields))
                 else:
                     if m30 < 127:
-                        w(_pack(f">B{m30}iB", m30 + 1, *i30, 0))
+                        w(_k_B_iB[m30](m30 + 1, *i30, 0))
                     else:
                         w(_uvarint(m30 + 1))
-                        w(_pack(f">{m30}i", *i30))
+                        w(_k__i[m30](*i30))
                         w(_SINGLE_BYTES[0])
             a31: _Any = x27.standby_tasks
             n = len(a31) + 1
@@ -2979,17 +2983,17 @@ def _encode_streams_group_describe_response_1(x: StreamsGroupDescribeResponse, o
                 m33 = len(i33)
                 if x32.unknown_tagged_fields:
                     if m33 < 127:
-                        w(_pack(f">B{m33}i", m33 + 1, *i33))
+                        w(_k_B_i[m33](m33 + 1, *i33))
                     else:
                         w(_uvarint(m33 + 1))
-                        w(_pack(f">{m33}i", *i33))
+                        w(_k__i[m33](*i33))
                     w(_tagged_section([], x32.unknown_tagged_fields))
                 else:
                     if m33 < 127:
-                        w(_pack(f">B{m33}iB", m33 + 1, *i33, 0))
+                        w(_k_B_iB[m33](m33 + 1, *i33, 0))
                     else:
                         w(_uvarint(m33 + 1))
-                        w(_pack(f">{m33}i", *i33))
+                        w(_k__i[m33](*i33))
                         w(_SINGLE_BYTES[0])
             a34: _Any = x27.warmup_tasks
             n = len(a34) + 1
@@ -3004,17 +3008,17 @@ def _encode_streams_group_describe_response_1(x: StreamsGroupDescribeResponse, o
                 m36 = len(i36)
                 if x35.unknown_tagged_fields:
                     if m36 < 127:
-                        w(_pack(f">B{m36}i", m36 + 1, *i36))
+                        w(_k_B_i[m36](m36 + 1, *i36))
                     else:
                         w(_uvarint(m36 + 1))
-                        w(_pack(f">{m36}i", *i36))
+                        w(_k__i[m36](*i36))
                     w(_tagged_section([], x35.unknown_tagged_fields))
                 else:
                     if m36 < 127:
-                        w(_pack(f">B{m36}iB", m36 + 1, *i36, 0))
+                        w(_k_B_iB[m36](m36 + 1, *i36, 0))
                     else:
                         w(_uvarint(m36 + 1))
-                        w(_pack(f">{m36}i", *i36))
+                        w(_k__i[m36](*i36))
                         w(_SINGLE_BYTES[0])
             if x27.unknown_tagged_fields:
                 w(_tagged_section([], x27.unknown_tagged_fields))
@@ -3034,17 +3038,17 @@ def _encode_streams_group_describe_response_1(x: StreamsGroupDescribeResponse, o
                 m40 = len(i40)
                 if x39.unknown_tagged_fields:
                     if m40 < 127:
-                        w(_pack(f">B{m40}i", m40 + 1, *i40))
+                        w(_k_B_i[m40](m40 + 1, *i40))
                     else:
                         w(_uvarint(m40 + 1))
-                        w(_pack(f">{m40}i", *i40))
+                        w(_k__i[m40](*i40))
                     w(_tagged_section([], x39.unknown_tagged_fields))
                 else:
                     if m40 < 127:
-                        w(_pack(f">B{m40}iB", m40 + 1, *i40, 0))
+                        w(_k_B_iB[m40](m40 + 1, *i40, 0))
                     else:
                         w(_uvarint(m40 + 1))
-                        w(_pack(f">{m40}i", *i40))
+                        w(_k__i[m40](*i40))
                         w(_SINGLE_BYTES[0])
             a41: _Any = x37.standby_tasks
             n = len(a41) + 1
@@ -3059,17 +3063,17 @@ def _encode_streams_group_describe_response_1(x: StreamsGroupDescribeResponse, o
                 m43 = len(i43)
                 if x42.unknown_tagged_fields:
                     if m43 < 127:
-                        w(_pack(f">B{m43}i", m43 + 1, *i43))
+                        w(_k_B_i[m43](m43 + 1, *i43))
                     else:
                         w(_uvarint(m43 + 1))
-                        w(_pack(f">{m43}i", *i43))
+                        w(_k__i[m43](*i43))
                     w(_tagged_section([], x42.unknown_tagged_fields))
                 else:
                     if m43 < 127:
-                        w(_pack(f">B{m43}iB", m43 + 1, *i43, 0))
+                        w(_k_B_iB[m43](m43 + 1, *i43, 0))
                     else:
                         w(_uvarint(m43 + 1))
-                        w(_pack(f">{m43}i", *i43))
+                        w(_k__i[m43](*i43))
                         w(_SINGLE_BYTES[0])
             a44: _Any = x37.warmup_tasks
             n = len(a44) + 1
@@ -3084,17 +3088,17 @@ def _encode_streams_group_describe_response_1(x: StreamsGroupDescribeResponse, o
                 m46 = len(i46)
                 if x45.unknown_tagged_fields:
                     if m46 < 127:
-                        w(_pack(f">B{m46}i", m46 + 1, *i46))
+                        w(_k_B_i[m46](m46 + 1, *i46))
                     else:
                         w(_uvarint(m46 + 1))
-                        w(_pack(f">{m46}i", *i46))
+                        w(_k__i[m46](*i46))
                     w(_tagged_section([], x45.unknown_tagged_fields))
                 else:
                     if m46 < 127:
-                        w(_pack(f">B{m46}iB", m46 + 1, *i46, 0))
+                        w(_k_B_iB[m46](m46 + 1, *i46, 0))
                     else:
                         w(_uvarint(m46 + 1))
-                        w(_pack(f">{m46}i", *i46))
+                        w(_k__i[m46](*i46))
                         w(_SINGLE_BYTES[0])
             if x37.unknown_tagged_fields:
                 w(_tagged_section([], x37.unknown_tagged_fields))

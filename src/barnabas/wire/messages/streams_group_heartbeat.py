@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,14 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_B_hB_hB_h = _Packers(">B{}hB{}hB{}h")
+_k_B_hB_hB_hB = _Packers(">B{}hB{}hB{}hB")
+_k_B_i = _Packers(">B{}i")
+_k_B_iB = _Packers(">B{}iB")
+_k__h = _Packers(">{}h")
+_k__i = _Packers(">{}i")
+_n_h = _Unpackers("h")
+_n_i = _Unpackers("i")
 _p_H = _Compiled(">H").pack
 _p_HB = _Compiled(">HB").pack
 _p_b = _Compiled(">b").pack
@@ -696,7 +704,7 @@ def _decode_streams_group_heartbeat_request_0(buf: memoryview, pos: int) -> tupl
                 if not n:
                     raise _null_field("source_topics")
                 n -= 1
-                x14.source_topics = list(_unpack_from(f">{n}h", buf, pos))
+                x14.source_topics = list(_n_h[n](buf, pos))
                 pos += 2 * n
                 n = buf[pos]
                 pos += 1
@@ -705,7 +713,7 @@ def _decode_streams_group_heartbeat_request_0(buf: memoryview, pos: int) -> tupl
                 if not n:
                     raise _null_field("source_topic_regex")
                 n -= 1
-                x14.source_topic_regex = list(_unpack_from(f">{n}h", buf, pos))
+                x14.source_topic_regex = list(_n_h[n](buf, pos))
                 pos += 2 * n
                 n = buf[pos]
                 pos += 1
@@ -714,7 +722,7 @@ def _decode_streams_group_heartbeat_request_0(buf: memoryview, pos: int) -> tupl
                 if not n:
                     raise _null_field("repartition_source_topics")
                 n -= 1
-                x14.repartition_source_topics = list(_unpack_from(f">{n}h", buf, pos))
+                x14.repartition_source_topics = list(_n_h[n](buf, pos))
                 pos += 2 * n
                 n = buf[pos]
                 pos += 1
@@ -766,7 +774,7 @@ def _decode_streams_group_heartbeat_request_0(buf: memoryview, pos: int) -> tupl
             if not n:
                 raise _null_field("partitions")
             n -= 1
-            x18.partitions = list(_unpack_from(f">{n}i", buf, pos))
+            x18.partitions = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -803,7 +811,7 @@ def _decode_streams_group_heartbeat_request_0(buf: memoryview, pos: int) -> tupl
             if not n:
                 raise _null_field("partitions")
             n -= 1
-            x20.partitions = list(_unpack_from(f">{n}i", buf, pos))
+            x20.partitions = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -840,7 +848,7 @@ def _decode_streams_group_heartbeat_request_0(buf: memoryview, pos: int) -> tupl
             if not n:
                 raise _null_field("partitions")
             n -= 1
-            x22.partitions = list(_unpack_from(f">{n}i", buf, pos))
+            x22.partitions = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1132,25 +1140,25 @@ def _encode_streams_group_heartbeat_request_0(x: StreamsGroupHeartbeatRequest, o
                 m22 = len(i22)
                 if x19.unknown_tagged_fields:
                     if m20 < 127 and m21 < 127 and m22 < 127:
-                        w(_pack(f">B{m20}hB{m21}hB{m22}h", m20 + 1, *i20, m21 + 1, *i21, m22 + 1, *i22))
+                        w(_k_B_hB_hB_h[m20, m21, m22](m20 + 1, *i20, m21 + 1, *i21, m22 + 1, *i22))
                     else:
                         w(_uvarint(m20 + 1))
-                        w(_pack(f">{m20}h", *i20))
+                        w(_k__h[m20](*i20))
                         w(_uvarint(m21 + 1))
-                        w(_pack(f">{m21}h", *i21))
+                        w(_k__h[m21](*i21))
                         w(_uvarint(m22 + 1))
-                        w(_pack(f">{m22}h", *i22))
+                        w(_k__h[m22](*i22))
                     w(_tagged_section([], x19.unknown_tagged_fields))
                 else:
                     if m20 < 127 and m21 < 127 and m22 < 127:
-                        w(_pack(f">B{m20}hB{m21}hB{m22}hB", m20 + 1, *i20, m21 + 1, *i21, m22 + 1, *i22, 0))
+                        w(_k_B_hB_hB_hB[m20, m21, m22](m20 + 1, *i20, m21 + 1, *i21, m22 + 1, *i22, 0))
                     else:
                         w(_uvarint(m20 + 1))
-                        w(_pack(f">{m20}h", *i20))
+                        w(_k__h[m20](*i20))
                         w(_uvarint(m21 + 1))
-                        w(_pack(f">{m21}h", *i21))
+                        w(_k__h[m21](*i21))
                         w(_uvarint(m22 + 1))
-                        w(_pack(f">{m22}h", *i22))
+                        w(_k__h[m22](*i22))
                         w(_SINGLE_BYTES[0])
             if x3.unknown_tagged_fields:
                 w(_tagged_section([], x3.unknown_tagged_fields))
@@ -1177,17 +1185,17 @@ def _encode_streams_group_heartbeat_request_0(x: StreamsGroupHeartbeatRequest, o
         m25 = len(i25)
         if x24.unknown_tagged_fields:
             if m25 < 127:
-                w(_pack(f">B{m25}i", m25 + 1, *i25))
+                w(_k_B_i[m25](m25 + 1, *i25))
             else:
                 w(_uvarint(m25 + 1))
-                w(_pack(f">{m25}i", *i25))
+                w(_k__i[m25](*i25))
             w(_tagged_section([], x24.unknown_tagged_fields))
         else:
             if m25 < 127:
-                w(_pack(f">B{m25}iB", m25 + 1, *i25, 0))
+                w(_k_B_iB[m25](m25 + 1, *i25, 0))
             else:
                 w(_uvarint(m25 + 1))
-                w(_pack(f">{m25}i", *i25))
+                w(_k__i[m25](*i25))
                 w(_SINGLE_BYTES[0])
     a26: _Any = x.standby_tasks
     if a26 is None:
@@ -1206,17 +1214,17 @@ def _encode_streams_group_heartbeat_request_0(x: StreamsGroupHeartbeatRequest, o
         m28 = len(i28)
         if x27.unknown_tagged_fields:
             if m28 < 127:
-                w(_pack(f">B{m28}i", m28 + 1, *i28))
+                w(_k_B_i[m28](m28 + 1, *i28))
             else:
                 w(_uvarint(m28 + 1))
-                w(_pack(f">{m28}i", *i28))
+                w(_k__i[m28](*i28))
             w(_tagged_section([], x27.unknown_tagged_fields))
         else:
             if m28 < 127:
-                w(_pack(f">B{m28}iB", m28 + 1, *i28, 0))
+                w(_k_B_iB[m28](m28 + 1, *i28, 0))
             else:
                 w(_uvarint(m28 + 1))
-                w(_pack(f">{m28}i", *i28))
+                w(_k__i[m28](*i28))
                 w(_SINGLE_BYTES[0])
     a29: _Any = x.warmup_tasks
     if a29 is None:
@@ -1235,17 +1243,17 @@ def _encode_streams_group_heartbeat_request_0(x: StreamsGroupHeartbeatRequest, o
         m31 = len(i31)
         if x30.unknown_tagged_fields:
             if m31 < 127:
-                w(_pack(f">B{m31}i", m31 + 1, *i31))
+                w(_k_B_i[m31](m31 + 1, *i31))
             else:
                 w(_uvarint(m31 + 1))
-                w(_pack(f">{m31}i", *i31))
+                w(_k__i[m31](*i31))
             w(_tagged_section([], x30.unknown_tagged_fields))
         else:
             if m31 < 127:
-                w(_pack(f">B{m31}iB", m31 + 1, *i31, 0))
+                w(_k_B_iB[m31](m31 + 1, *i31, 0))
             else:
                 w(_uvarint(m31 + 1))
-                w(_pack(f">{m31}i", *i31))
+                w(_k__i[m31](*i31))
                 w(_SINGLE_BYTES[0])
     s = x.process_id
     if s is None:
@@ -1415,7 +1423,7 @@ def _decode_streams_group_heartbeat_response_0(buf: memoryview, pos: int) -> tup
             if not n:
                 raise _null_field("partitions")
             n -= 1
-            x3.partitions = list(_unpack_from(f">{n}i", buf, pos))
+            x3.partitions = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1452,7 +1460,7 @@ def _decode_streams_group_heartbeat_response_0(buf: memoryview, pos: int) -> tup
             if not n:
                 raise _null_field("partitions")
             n -= 1
-            x5.partitions = list(_unpack_from(f">{n}i", buf, pos))
+            x5.partitions = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1489,7 +1497,7 @@ def _decode_streams_group_heartbeat_response_0(buf: memoryview, pos: int) -> tup
             if not n:
                 raise _null_field("partitions")
             n -= 1
-            x7.partitions = list(_unpack_from(f">{n}i", buf, pos))
+            x7.partitions = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1553,7 +1561,7 @@ def _decode_streams_group_heartbeat_response_0(buf: memoryview, pos: int) -> tup
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x12.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x12.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -1589,7 +1597,7 @@ def _decode_streams_group_heartbeat_response_0(buf: memoryview, pos: int) -> tup
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x14.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x14.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -1694,7 +1702,7 @@ def _decode_streams_group_heartbeat_response_1(buf: memoryview, pos: int) -> tup
             if not n:
                 raise _null_field("partitions")
             n -= 1
-            x3.partitions = list(_unpack_from(f">{n}i", buf, pos))
+            x3.partitions = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1731,7 +1739,7 @@ def _decode_streams_group_heartbeat_response_1(buf: memoryview, pos: int) -> tup
             if not n:
                 raise _null_field("partitions")
             n -= 1
-            x5.partitions = list(_unpack_from(f">{n}i", buf, pos))
+            x5.partitions = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1768,7 +1776,7 @@ def _decode_streams_group_heartbeat_response_1(buf: memoryview, pos: int) -> tup
             if not n:
                 raise _null_field("partitions")
             n -= 1
-            x7.partitions = list(_unpack_from(f">{n}i", buf, pos))
+            x7.partitions = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1832,7 +1840,7 @@ def _decode_streams_group_heartbeat_response_1(buf: memoryview, pos: int) -> tup
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x12.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x12.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -1868,7 +1876,7 @@ def _decode_streams_group_heartbeat_response_1(buf: memoryview, pos: int) -> tup
                 if not n:
                     raise _null_field("partitions")
                 n -= 1
-                x14.partitions = list(_unpack_from(f">{n}i", buf, pos))
+                x14.partitions = list(_n_i[n](buf, pos))
                 pos += 4 * n
                 n = buf[pos]
                 pos += 1
@@ -1951,17 +1959,17 @@ def _encode_streams_group_heartbeat_response_0(x: StreamsGroupHeartbeatResponse,
         m5 = len(i5)
         if x4.unknown_tagged_fields:
             if m5 < 127:
-                w(_pack(f">B{m5}i", m5 + 1, *i5))
+                w(_k_B_i[m5](m5 + 1, *i5))
             else:
                 w(_uvarint(m5 + 1))
-                w(_pack(f">{m5}i", *i5))
+                w(_k__i[m5](*i5))
             w(_tagged_section([], x4.unknown_tagged_fields))
         else:
             if m5 < 127:
-                w(_pack(f">B{m5}iB", m5 + 1, *i5, 0))
+                w(_k_B_iB[m5](m5 + 1, *i5, 0))
             else:
                 w(_uvarint(m5 + 1))
-                w(_pack(f">{m5}i", *i5))
+                w(_k__i[m5](*i5))
                 w(_SINGLE_BYTES[0])
     a6: _Any = x.standby_tasks
     if a6 is None:
@@ -1980,17 +1988,17 @@ def _encode_streams_group_heartbeat_response_0(x: StreamsGroupHeartbeatResponse,
         m8 = len(i8)
         if x7.unknown_tagged_fields:
             if m8 < 127:
-                w(_pack(f">B{m8}i", m8 + 1, *i8))
+                w(_k_B_i[m8](m8 + 1, *i8))
             else:
                 w(_uvarint(m8 + 1))
-                w(_pack(f">{m8}i", *i8))
+                w(_k__i[m8](*i8))
             w(_tagged_section([], x7.unknown_tagged_fields))
         else:
             if m8 < 127:
-                w(_pack(f">B{m8}iB", m8 + 1, *i8, 0))
+                w(_k_B_iB[m8](m8 + 1, *i8, 0))
             else:
                 w(_uvarint(m8 + 1))
-                w(_pack(f">{m8}i", *i8))
+                w(_k__i[m8](*i8))
                 w(_SINGLE_BYTES[0])
     a9: _Any = x.warmup_tasks
     if a9 is None:
@@ -2009,17 +2017,17 @@ def _encode_streams_group_heartbeat_response_0(x: StreamsGroupHeartbeatResponse,
         m11 = len(i11)
         if x10.unknown_tagged_fields:
             if m11 < 127:
-                w(_pack(f">B{m11}i", m11 + 1, *i11))
+                w(_k_B_i[m11](m11 + 1, *i11))
             else:
                 w(_uvarint(m11 + 1))
-                w(_pack(f">{m11}i", *i11))
+                w(_k__i[m11](*i11))
             w(_tagged_section([], x10.unknown_tagged_fields))
         else:
             if m11 < 127:
-                w(_pack(f">B{m11}iB", m11 + 1, *i11, 0))
+                w(_k_B_iB[m11](m11 + 1, *i11, 0))
             else:
                 w(_uvarint(m11 + 1))
-                w(_pack(f">{m11}i", *i11))
+                w(_k__i[m11](*i11))
                 w(_SINGLE_BYTES[0])
     a12: _Any = x.partitions_by_user_endpoint
     if a12 is None:
@@ -2053,17 +2061,17 @@ def _encode_streams_group_heartbeat_response_0(x: StreamsGroupHeartbeatResponse,
             m17 = len(i17)
             if x16.unknown_tagged_fields:
                 if m17 < 127:
-                    w(_pack(f">B{m17}i", m17 + 1, *i17))
+                    w(_k_B_i[m17](m17 + 1, *i17))
                 else:
                     w(_uvarint(m17 + 1))
-                    w(_pack(f">{m17}i", *i17))
+                    w(_k__i[m17](*i17))
                 w(_tagged_section([], x16.unknown_tagged_fields))
             else:
                 if m17 < 127:
-                    w(_pack(f">B{m17}iB", m17 + 1, *i17, 0))
+                    w(_k_B_iB[m17](m17 + 1, *i17, 0))
                 else:
                     w(_uvarint(m17 + 1))
-                    w(_pack(f">{m17}i", *i17))
+                    w(_k__i[m17](*i17))
                     w(_SINGLE_BYTES[0])
         a18: _Any = x13.standby_partitions
         n = len(a18) + 1
@@ -2078,17 +2086,17 @@ def _encode_streams_group_heartbeat_response_0(x: StreamsGroupHeartbeatResponse,
             m20 = len(i20)
             if x19.unknown_tagged_fields:
                 if m20 < 127:
-                    w(_pack(f">B{m20}i", m20 + 1, *i20))
+                    w(_k_B_i[m20](m20 + 1, *i20))
                 else:
                     w(_uvarint(m20 + 1))
-                    w(_pack(f">{m20}i", *i20))
+                    w(_k__i[m20](*i20))
                 w(_tagged_section([], x19.unknown_tagged_fields))
             else:
                 if m20 < 127:
-                    w(_pack(f">B{m20}iB", m20 + 1, *i20, 0))
+                    w(_k_B_iB[m20](m20 + 1, *i20, 0))
                 else:
                     w(_uvarint(m20 + 1))
-                    w(_pack(f">{m20}i", *i20))
+                    w(_k__i[m20](*i20))
                     w(_SINGLE_BYTES[0])
         if x13.unknown_tagged_fields:
             w(_tagged_section([], x13.unknown_tagged_fields))
@@ -2157,17 +2165,17 @@ def _encode_streams_group_heartbeat_response_1(x: StreamsGroupHeartbeatResponse,
         m5 = len(i5)
         if x4.unknown_tagged_fields:
             if m5 < 127:
-                w(_pack(f">B{m5}i", m5 + 1, *i5))
+                w(_k_B_i[m5](m5 + 1, *i5))
             else:
                 w(_uvarint(m5 + 1))
-                w(_pack(f">{m5}i", *i5))
+                w(_k__i[m5](*i5))
             w(_tagged_section([], x4.unknown_tagged_fields))
         else:
             if m5 < 127:
-                w(_pack(f">B{m5}iB", m5 + 1, *i5, 0))
+                w(_k_B_iB[m5](m5 + 1, *i5, 0))
             else:
                 w(_uvarint(m5 + 1))
-                w(_pack(f">{m5}i", *i5))
+                w(_k__i[m5](*i5))
                 w(_SINGLE_BYTES[0])
     a6: _Any = x.standby_tasks
     if a6 is None:
@@ -2186,17 +2194,17 @@ def _encode_streams_group_heartbeat_response_1(x: StreamsGroupHeartbeatResponse,
         m8 = len(i8)
         if x7.unknown_tagged_fields:
             if m8 < 127:
-                w(_pack(f">B{m8}i", m8 + 1, *i8))
+                w(_k_B_i[m8](m8 + 1, *i8))
             else:
                 w(_uvarint(m8 + 1))
-                w(_pack(f">{m8}i", *i8))
+                w(_k__i[m8](*i8))
             w(_tagged_section([], x7.unknown_tagged_fields))
         else:
             if m8 < 127:
-                w(_pack(f">B{m8}iB", m8 + 1, *i8, 0))
+                w(_k_B_iB[m8](m8 + 1, *i8, 0))
             else:
                 w(_uvarint(m8 + 1))
-                w(_pack(f">{m8}i", *i8))
+                w(_k__i[m8](*i8))
                 w(_SINGLE_BYTES[0])
     a9: _Any = x.warmup_tasks
     if a9 is None:
@@ -2215,17 +2223,17 @@ def _encode_streams_group_heartbeat_response_1(x: StreamsGroupHeartbeatResponse,
         m11 = len(i11)
         if x10.unknown_tagged_fields:
             if m11 < 127:
-                w(_pack(f">B{m11}i", m11 + 1, *i11))
+                w(_k_B_i[m11](m11 + 1, *i11))
             else:
                 w(_uvarint(m11 + 1))
-                w(_pack(f">{m11}i", *i11))
+                w(_k__i[m11](*i11))
             w(_tagged_section([], x10.unknown_tagged_fields))
         else:
             if m11 < 127:
-                w(_pack(f">B{m11}iB", m11 + 1, *i11, 0))
+                w(_k_B_iB[m11](m11 + 1, *i11, 0))
             else:
                 w(_uvarint(m11 + 1))
-                w(_pack(f">{m11}i", *i11))
+                w(_k__i[m11](*i11))
                 w(_SINGLE_BYTES[0])
     a12: _Any = x.partitions_by_user_endpoint
     if a12 is None:
@@ -2259,17 +2267,17 @@ def _encode_streams_group_heartbeat_response_1(x: StreamsGroupHeartbeatResponse,
             m17 = len(i17)
             if x16.unknown_tagged_fields:
                 if m17 < 127:
-                    w(_pack(f">B{m17}i", m17 + 1, *i17))
+                    w(_k_B_i[m17](m17 + 1, *i17))
                 else:
                     w(_uvarint(m17 + 1))
-                    w(_pack(f">{m17}i", *i17))
+                    w(_k__i[m17](*i17))
                 w(_tagged_section([], x16.unknown_tagged_fields))
             else:
                 if m17 < 127:
-                    w(_pack(f">B{m17}iB", m17 + 1, *i17, 0))
+                    w(_k_B_iB[m17](m17 + 1, *i17, 0))
                 else:
                     w(_uvarint(m17 + 1))
-                    w(_pack(f">{m17}i", *i17))
+                    w(_k__i[m17](*i17))
                     w(_SINGLE_BYTES[0])
         a18: _Any = x13.standby_partitions
         n = len(a18) + 1
@@ -2284,17 +2292,17 @@ def _encode_streams_group_heartbeat_response_1(x: StreamsGroupHeartbeatResponse,
             m20 = len(i20)
             if x19.unknown_tagged_fields:
                 if m20 < 127:
-                    w(_pack(f">B{m20}i", m20 + 1, *i20))
+                    w(_k_B_i[m20](m20 + 1, *i20))
                 else:
                     w(_uvarint(m20 + 1))
-                    w(_pack(f">{m20}i", *i20))
+                    w(_k__i[m20](*i20))
                 w(_tagged_section([], x19.unknown_tagged_fields))
             else:
                 if m20 < 127:
-                    w(_pack(f">B{m20}iB", m20 + 1, *i20, 0))
+                    w(_k_B_iB[m20](m20 + 1, *i20, 0))
                 else:
                     w(_uvarint(m20 + 1))
-                    w(_pack(f">{m20}i", *i20))
+                    w(_k__i[m20](*i20))
                     w(_SINGLE_BYTES[0])
         if x13.unknown_tagged_fields:
             w(_tagged_section([], x13.unknown_tagged_fields))

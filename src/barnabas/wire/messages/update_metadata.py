@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,12 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k__i = _Packers(">{}i")
+_k_iiiiB_iiB_iB_i = _Packers(">iiiiB{}iiB{}iB{}i")
+_k_iiiiB_iiB_iB_iB = _Packers(">iiiiB{}iiB{}iB{}iB")
+_k_iiiii_iii_i = _Packers(">iiiii{}iii{}i")
+_k_iiiii_iii_ii_i = _Packers(">iiiii{}iii{}ii{}i")
+_n_i = _Unpackers("i")
 _p_b = _Compiled(">b").pack
 _p_h = _Compiled(">h").pack
 _p_hB = _Compiled(">hB").pack
@@ -263,7 +269,7 @@ def _decode_update_metadata_request_0(buf: memoryview, pos: int) -> tuple[Update
             raise _null_field("isr")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.isr = list(_unpack_from(f">{n}i", buf, pos))
+        x1.isr = list(_n_i[n](buf, pos))
         pos += 4 * n
         x1.zk_version, n = _u_ii(buf, pos)
         pos += 8
@@ -271,7 +277,7 @@ def _decode_update_metadata_request_0(buf: memoryview, pos: int) -> tuple[Update
             raise _null_field("replicas")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.replicas = list(_unpack_from(f">{n}i", buf, pos))
+        x1.replicas = list(_n_i[n](buf, pos))
         pos += 4 * n
         x1.unknown_tagged_fields = ()
         a1.append(x1)
@@ -333,7 +339,7 @@ def _decode_update_metadata_request_1(buf: memoryview, pos: int) -> tuple[Update
             raise _null_field("isr")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.isr = list(_unpack_from(f">{n}i", buf, pos))
+        x1.isr = list(_n_i[n](buf, pos))
         pos += 4 * n
         x1.zk_version, n = _u_ii(buf, pos)
         pos += 8
@@ -341,7 +347,7 @@ def _decode_update_metadata_request_1(buf: memoryview, pos: int) -> tuple[Update
             raise _null_field("replicas")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.replicas = list(_unpack_from(f">{n}i", buf, pos))
+        x1.replicas = list(_n_i[n](buf, pos))
         pos += 4 * n
         x1.unknown_tagged_fields = ()
         a1.append(x1)
@@ -417,7 +423,7 @@ def _decode_update_metadata_request_2(buf: memoryview, pos: int) -> tuple[Update
             raise _null_field("isr")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.isr = list(_unpack_from(f">{n}i", buf, pos))
+        x1.isr = list(_n_i[n](buf, pos))
         pos += 4 * n
         x1.zk_version, n = _u_ii(buf, pos)
         pos += 8
@@ -425,7 +431,7 @@ def _decode_update_metadata_request_2(buf: memoryview, pos: int) -> tuple[Update
             raise _null_field("replicas")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.replicas = list(_unpack_from(f">{n}i", buf, pos))
+        x1.replicas = list(_n_i[n](buf, pos))
         pos += 4 * n
         x1.unknown_tagged_fields = ()
         a1.append(x1)
@@ -510,7 +516,7 @@ def _decode_update_metadata_request_3(buf: memoryview, pos: int) -> tuple[Update
             raise _null_field("isr")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.isr = list(_unpack_from(f">{n}i", buf, pos))
+        x1.isr = list(_n_i[n](buf, pos))
         pos += 4 * n
         x1.zk_version, n = _u_ii(buf, pos)
         pos += 8
@@ -518,7 +524,7 @@ def _decode_update_metadata_request_3(buf: memoryview, pos: int) -> tuple[Update
             raise _null_field("replicas")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.replicas = list(_unpack_from(f">{n}i", buf, pos))
+        x1.replicas = list(_n_i[n](buf, pos))
         pos += 4 * n
         x1.unknown_tagged_fields = ()
         a1.append(x1)
@@ -608,7 +614,7 @@ def _decode_update_metadata_request_4(buf: memoryview, pos: int) -> tuple[Update
             raise _null_field("isr")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.isr = list(_unpack_from(f">{n}i", buf, pos))
+        x1.isr = list(_n_i[n](buf, pos))
         pos += 4 * n
         x1.zk_version, n = _u_ii(buf, pos)
         pos += 8
@@ -616,7 +622,7 @@ def _decode_update_metadata_request_4(buf: memoryview, pos: int) -> tuple[Update
             raise _null_field("replicas")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.replicas = list(_unpack_from(f">{n}i", buf, pos))
+        x1.replicas = list(_n_i[n](buf, pos))
         pos += 4 * n
         (n,) = _u_i(buf, pos)
         pos += 4
@@ -624,7 +630,7 @@ def _decode_update_metadata_request_4(buf: memoryview, pos: int) -> tuple[Update
             raise _null_field("offline_replicas")
         if n > 127:
             _check_array_count(n, len(buf) - pos)
-        x1.offline_replicas = list(_unpack_from(f">{n}i", buf, pos))
+        x1.offline_replicas = list(_n_i[n](buf, pos))
         pos += 4 * n
         x1.unknown_tagged_fields = ()
         a1.append(x1)
@@ -724,7 +730,7 @@ def _decode_update_metadata_request_5(buf: memoryview, pos: int) -> tuple[Update
                 raise _null_field("isr")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x2.isr = list(_unpack_from(f">{n}i", buf, pos))
+            x2.isr = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.zk_version, n = _u_ii(buf, pos)
             pos += 8
@@ -732,7 +738,7 @@ def _decode_update_metadata_request_5(buf: memoryview, pos: int) -> tuple[Update
                 raise _null_field("replicas")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x2.replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             (n,) = _u_i(buf, pos)
             pos += 4
@@ -740,7 +746,7 @@ def _decode_update_metadata_request_5(buf: memoryview, pos: int) -> tuple[Update
                 raise _null_field("offline_replicas")
             if n > 127:
                 _check_array_count(n, len(buf) - pos)
-            x2.offline_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.offline_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.unknown_tagged_fields = ()
             a2.append(x2)
@@ -848,7 +854,7 @@ def _decode_update_metadata_request_6(buf: memoryview, pos: int) -> tuple[Update
             if not n:
                 raise _null_field("isr")
             n -= 1
-            x2.isr = list(_unpack_from(f">{n}i", buf, pos))
+            x2.isr = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.zk_version, n = _u_iB(buf, pos)
             pos += 5
@@ -857,7 +863,7 @@ def _decode_update_metadata_request_6(buf: memoryview, pos: int) -> tuple[Update
             if not n:
                 raise _null_field("replicas")
             n -= 1
-            x2.replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -866,7 +872,7 @@ def _decode_update_metadata_request_6(buf: memoryview, pos: int) -> tuple[Update
             if not n:
                 raise _null_field("offline_replicas")
             n -= 1
-            x2.offline_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.offline_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1002,7 +1008,7 @@ def _decode_update_metadata_request_7(buf: memoryview, pos: int) -> tuple[Update
             if not n:
                 raise _null_field("isr")
             n -= 1
-            x2.isr = list(_unpack_from(f">{n}i", buf, pos))
+            x2.isr = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.zk_version, n = _u_iB(buf, pos)
             pos += 5
@@ -1011,7 +1017,7 @@ def _decode_update_metadata_request_7(buf: memoryview, pos: int) -> tuple[Update
             if not n:
                 raise _null_field("replicas")
             n -= 1
-            x2.replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1020,7 +1026,7 @@ def _decode_update_metadata_request_7(buf: memoryview, pos: int) -> tuple[Update
             if not n:
                 raise _null_field("offline_replicas")
             n -= 1
-            x2.offline_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.offline_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1155,7 +1161,7 @@ def _decode_update_metadata_request_8(buf: memoryview, pos: int) -> tuple[Update
             if not n:
                 raise _null_field("isr")
             n -= 1
-            x2.isr = list(_unpack_from(f">{n}i", buf, pos))
+            x2.isr = list(_n_i[n](buf, pos))
             pos += 4 * n
             x2.zk_version, n = _u_iB(buf, pos)
             pos += 5
@@ -1164,7 +1170,7 @@ def _decode_update_metadata_request_8(buf: memoryview, pos: int) -> tuple[Update
             if not n:
                 raise _null_field("replicas")
             n -= 1
-            x2.replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1173,7 +1179,7 @@ def _decode_update_metadata_request_8(buf: memoryview, pos: int) -> tuple[Update
             if not n:
                 raise _null_field("offline_replicas")
             n -= 1
-            x2.offline_replicas = list(_unpack_from(f">{n}i", buf, pos))
+            x2.offline_replicas = list(_n_i[n](buf, pos))
             pos += 4 * n
             n = buf[pos]
             pos += 1
@@ -1303,7 +1309,7 @@ def _encode_update_metadata_request_0(x: UpdateMetadataRequest, out: list[_Buffe
         m3 = len(i3)
         i4 = x2.replicas
         m4 = len(i4)
-        w(_pack(f">iiiii{m3}iii{m4}i", x2.partition_index, x2.controller_epoch, x2.leader, x2.leader_epoch, m3, *i3, x2.zk_version, m4, *i4))
+        w(_k_iiiii_iii_i[m3, m4](x2.partition_index, x2.controller_epoch, x2.leader, x2.leader_epoch, m3, *i3, x2.zk_version, m4, *i4))
     a5: _Any = x.live_brokers
     n = len(a5)
     w(_p_i(n))
@@ -1342,7 +1348,7 @@ def _encode_update_metadata_request_1(x: UpdateMetadataRequest, out: list[_Buffe
         m3 = len(i3)
         i4 = x2.replicas
         m4 = len(i4)
-        w(_pack(f">iiiii{m3}iii{m4}i", x2.partition_index, x2.controller_epoch, x2.leader, x2.leader_epoch, m3, *i3, x2.zk_version, m4, *i4))
+        w(_k_iiiii_iii_i[m3, m4](x2.partition_index, x2.controller_epoch, x2.leader, x2.leader_epoch, m3, *i3, x2.zk_version, m4, *i4))
     a5: _Any = x.live_brokers
     n = len(a5)
     w(_p_i(n))
@@ -1385,7 +1391,7 @@ def _encode_update_metadata_request_2(x: UpdateMetadataRequest, out: list[_Buffe
         m3 = len(i3)
         i4 = x2.replicas
         m4 = len(i4)
-        w(_pack(f">iiiii{m3}iii{m4}i", x2.partition_index, x2.controller_epoch, x2.leader, x2.leader_epoch, m3, *i3, x2.zk_version, m4, *i4))
+        w(_k_iiiii_iii_i[m3, m4](x2.partition_index, x2.controller_epoch, x2.leader, x2.leader_epoch, m3, *i3, x2.zk_version, m4, *i4))
     a5: _Any = x.live_brokers
     n = len(a5)
     w(_p_i(n))
@@ -1437,7 +1443,7 @@ def _encode_update_metadata_request_3(x: UpdateMetadataRequest, out: list[_Buffe
         m3 = len(i3)
         i4 = x2.replicas
         m4 = len(i4)
-        w(_pack(f">iiiii{m3}iii{m4}i", x2.partition_index, x2.controller_epoch, x2.leader, x2.leader_epoch, m3, *i3, x2.zk_version, m4, *i4))
+        w(_k_iiiii_iii_i[m3, m4](x2.partition_index, x2.controller_epoch, x2.leader, x2.leader_epoch, m3, *i3, x2.zk_version, m4, *i4))
     a5: _Any = x.live_brokers
     n = len(a5)
     w(_p_i(n))
@@ -1496,7 +1502,7 @@ def _encode_update_metadata_request_4(x: UpdateMetadataRequest, out: list[_Buffe
         m4 = len(i4)
         i5 = x2.offline_replicas
         m5 = len(i5)
-        w(_pack(f">iiiii{m3}iii{m4}ii{m5}i", x2.partition_index, x2.controller_epoch, x2.leader, x2.leader_epoch, m3, *i3, x2.zk_version, m4, *i4, m5, *i5))
+        w(_k_iiiii_iii_ii_i[m3, m4, m5](x2.partition_index, x2.controller_epoch, x2.leader, x2.leader_epoch, m3, *i3, x2.zk_version, m4, *i4, m5, *i5))
     a6: _Any = x.live_brokers
     n = len(a6)
     w(_p_i(n))
@@ -1559,7 +1565,7 @@ def _encode_update_metadata_request_5(x: UpdateMetadataRequest, out: list[_Buffe
             m6 = len(i6)
             i7 = x4.offline_replicas
             m7 = len(i7)
-            w(_pack(f">iiiii{m5}iii{m6}ii{m7}i", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5, *i5, x4.zk_version, m6, *i6, m7, *i7))
+            w(_k_iiiii_iii_ii_i[m5, m6, m7](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5, *i5, x4.zk_version, m6, *i6, m7, *i7))
     a8: _Any = x.live_brokers
     n = len(a8)
     w(_p_i(n))
@@ -1624,29 +1630,29 @@ def _encode_update_metadata_request_6(x: UpdateMetadataRequest, out: list[_Buffe
             m7 = len(i7)
             if x4.unknown_tagged_fields:
                 if m5 < 127 and m6 < 127 and m7 < 127:
-                    w(_pack(f">iiiiB{m5}iiB{m6}iB{m7}i", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.zk_version, m6 + 1, *i6, m7 + 1, *i7))
+                    w(_k_iiiiB_iiB_iB_i[m5, m6, m7](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.zk_version, m6 + 1, *i6, m7 + 1, *i7))
                 else:
                     w(_p_iiii(x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_i(x4.zk_version))
                     w(_uvarint(m6 + 1))
-                    w(_pack(f">{m6}i", *i6))
+                    w(_k__i[m6](*i6))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127 and m6 < 127 and m7 < 127:
-                    w(_pack(f">iiiiB{m5}iiB{m6}iB{m7}iB", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.zk_version, m6 + 1, *i6, m7 + 1, *i7, 0))
+                    w(_k_iiiiB_iiB_iB_iB[m5, m6, m7](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.zk_version, m6 + 1, *i6, m7 + 1, *i7, 0))
                 else:
                     w(_p_iiii(x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_i(x4.zk_version))
                     w(_uvarint(m6 + 1))
-                    w(_pack(f">{m6}i", *i6))
+                    w(_k__i[m6](*i6))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_SINGLE_BYTES[0])
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))
@@ -1730,29 +1736,29 @@ def _encode_update_metadata_request_7(x: UpdateMetadataRequest, out: list[_Buffe
             m7 = len(i7)
             if x4.unknown_tagged_fields:
                 if m5 < 127 and m6 < 127 and m7 < 127:
-                    w(_pack(f">iiiiB{m5}iiB{m6}iB{m7}i", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.zk_version, m6 + 1, *i6, m7 + 1, *i7))
+                    w(_k_iiiiB_iiB_iB_i[m5, m6, m7](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.zk_version, m6 + 1, *i6, m7 + 1, *i7))
                 else:
                     w(_p_iiii(x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_i(x4.zk_version))
                     w(_uvarint(m6 + 1))
-                    w(_pack(f">{m6}i", *i6))
+                    w(_k__i[m6](*i6))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127 and m6 < 127 and m7 < 127:
-                    w(_pack(f">iiiiB{m5}iiB{m6}iB{m7}iB", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.zk_version, m6 + 1, *i6, m7 + 1, *i7, 0))
+                    w(_k_iiiiB_iiB_iB_iB[m5, m6, m7](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.zk_version, m6 + 1, *i6, m7 + 1, *i7, 0))
                 else:
                     w(_p_iiii(x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_i(x4.zk_version))
                     w(_uvarint(m6 + 1))
-                    w(_pack(f">{m6}i", *i6))
+                    w(_k__i[m6](*i6))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_SINGLE_BYTES[0])
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))
@@ -1832,29 +1838,29 @@ def _encode_update_metadata_request_8(x: UpdateMetadataRequest, out: list[_Buffe
             m7 = len(i7)
             if x4.unknown_tagged_fields:
                 if m5 < 127 and m6 < 127 and m7 < 127:
-                    w(_pack(f">iiiiB{m5}iiB{m6}iB{m7}i", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.zk_version, m6 + 1, *i6, m7 + 1, *i7))
+                    w(_k_iiiiB_iiB_iB_i[m5, m6, m7](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.zk_version, m6 + 1, *i6, m7 + 1, *i7))
                 else:
                     w(_p_iiii(x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_i(x4.zk_version))
                     w(_uvarint(m6 + 1))
-                    w(_pack(f">{m6}i", *i6))
+                    w(_k__i[m6](*i6))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                 w(_tagged_section([], x4.unknown_tagged_fields))
             else:
                 if m5 < 127 and m6 < 127 and m7 < 127:
-                    w(_pack(f">iiiiB{m5}iiB{m6}iB{m7}iB", x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.zk_version, m6 + 1, *i6, m7 + 1, *i7, 0))
+                    w(_k_iiiiB_iiB_iB_iB[m5, m6, m7](x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch, m5 + 1, *i5, x4.zk_version, m6 + 1, *i6, m7 + 1, *i7, 0))
                 else:
                     w(_p_iiii(x4.partition_index, x4.controller_epoch, x4.leader, x4.leader_epoch))
                     w(_uvarint(m5 + 1))
-                    w(_pack(f">{m5}i", *i5))
+                    w(_k__i[m5](*i5))
                     w(_p_i(x4.zk_version))
                     w(_uvarint(m6 + 1))
-                    w(_pack(f">{m6}i", *i6))
+                    w(_k__i[m6](*i6))
                     w(_uvarint(m7 + 1))
-                    w(_pack(f">{m7}i", *i7))
+                    w(_k__i[m7](*i7))
                     w(_SINGLE_BYTES[0])
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,10 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k__i = _Packers(">{}i")
+_k_uB_i = _Packers(">16sB{}i")
+_k_uB_iB = _Packers(">16sB{}iB")
+_n_i = _Unpackers("i")
 _p_h = _Compiled(">h").pack
 _p_iib = _Compiled(">iib").pack
 _p_iibB = _Compiled(">iibB").pack
@@ -174,7 +178,7 @@ def _decode_consumer_group_current_member_assignment_value_0(buf: memoryview, po
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x1.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x1.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -193,7 +197,7 @@ def _decode_consumer_group_current_member_assignment_value_0(buf: memoryview, po
                         x1.assignment_epochs = None
                     else:
                         n -= 1
-                        x1.assignment_epochs = list(_unpack_from(f">{n}i", buf, pos))
+                        x1.assignment_epochs = list(_n_i[n](buf, pos))
                         pos += 4 * n
                     if pos != stop2:
                         raise _tagged_size("assignment_epochs")
@@ -222,7 +226,7 @@ def _decode_consumer_group_current_member_assignment_value_0(buf: memoryview, po
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x3.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x3.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -241,7 +245,7 @@ def _decode_consumer_group_current_member_assignment_value_0(buf: memoryview, po
                         x3.assignment_epochs = None
                     else:
                         n -= 1
-                        x3.assignment_epochs = list(_unpack_from(f">{n}i", buf, pos))
+                        x3.assignment_epochs = list(_n_i[n](buf, pos))
                         pos += 4 * n
                     if pos != stop4:
                         raise _tagged_size("assignment_epochs")
@@ -277,11 +281,11 @@ def _encode_consumer_group_current_member_assignment_value_0(x: ConsumerGroupCur
         m3 = len(i3)
         if x2.unknown_tagged_fields or ((x2.assignment_epochs is None or x2.assignment_epochs)):
             if m3 < 127:
-                w(_pack(f">16sB{m3}i", x2.topic_id, m3 + 1, *i3))
+                w(_k_uB_i[m3](x2.topic_id, m3 + 1, *i3))
             else:
                 w(_p_u(x2.topic_id))
                 w(_uvarint(m3 + 1))
-                w(_pack(f">{m3}i", *i3))
+                w(_k__i[m3](*i3))
             known4: list[tuple[int, bytes]] = []
             if (x2.assignment_epochs is None or x2.assignment_epochs):
                 parts5: list[_Buffer] = []
@@ -293,16 +297,16 @@ def _encode_consumer_group_current_member_assignment_value_0(x: ConsumerGroupCur
                 else:
                     n = len(a6) + 1
                 w5(_SINGLE_BYTES[n] if n < 128 else _uvarint(n))
-                w5(_pack(f">{len(a6)}i", *a6))
+                w5(_k__i[len(a6)](*a6))
                 known4.append((0, b"".join(parts5)))
             w(_tagged_section(known4, x2.unknown_tagged_fields))
         else:
             if m3 < 127:
-                w(_pack(f">16sB{m3}iB", x2.topic_id, m3 + 1, *i3, 0))
+                w(_k_uB_iB[m3](x2.topic_id, m3 + 1, *i3, 0))
             else:
                 w(_p_u(x2.topic_id))
                 w(_uvarint(m3 + 1))
-                w(_pack(f">{m3}i", *i3))
+                w(_k__i[m3](*i3))
                 w(_SINGLE_BYTES[0])
     a7: _Any = x.partitions_pending_revocation
     n = len(a7) + 1
@@ -314,11 +318,11 @@ def _encode_consumer_group_current_member_assignment_value_0(x: ConsumerGroupCur
         m9 = len(i9)
         if x8.unknown_tagged_fields or ((x8.assignment_epochs is None or x8.assignment_epochs)):
             if m9 < 127:
-                w(_pack(f">16sB{m9}i", x8.topic_id, m9 + 1, *i9))
+                w(_k_uB_i[m9](x8.topic_id, m9 + 1, *i9))
             else:
                 w(_p_u(x8.topic_id))
                 w(_uvarint(m9 + 1))
-                w(_pack(f">{m9}i", *i9))
+                w(_k__i[m9](*i9))
             known10: list[tuple[int, bytes]] = []
             if (x8.assignment_epochs is None or x8.assignment_epochs):
                 parts11: list[_Buffer] = []
@@ -330,16 +334,16 @@ def _encode_consumer_group_current_member_assignment_value_0(x: ConsumerGroupCur
                 else:
                     n = len(a12) + 1
                 w11(_SINGLE_BYTES[n] if n < 128 else _uvarint(n))
-                w11(_pack(f">{len(a12)}i", *a12))
+                w11(_k__i[len(a12)](*a12))
                 known10.append((0, b"".join(parts11)))
             w(_tagged_section(known10, x8.unknown_tagged_fields))
         else:
             if m9 < 127:
-                w(_pack(f">16sB{m9}iB", x8.topic_id, m9 + 1, *i9, 0))
+                w(_k_uB_iB[m9](x8.topic_id, m9 + 1, *i9, 0))
             else:
                 w(_p_u(x8.topic_id))
                 w(_uvarint(m9 + 1))
-                w(_pack(f">{m9}i", *i9))
+                w(_k__i[m9](*i9))
                 w(_SINGLE_BYTES[0])
     if x.unknown_tagged_fields:
         w(_tagged_section([], x.unknown_tagged_fields))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,10 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k__i = _Packers(">{}i")
+_k_uB_i = _Packers(">16sB{}i")
+_k_uB_iB = _Packers(">16sB{}iB")
+_n_i = _Unpackers("i")
 _p_h = _Compiled(">h").pack
 _p_iib = _Compiled(">iib").pack
 _p_iibB = _Compiled(">iibB").pack
@@ -167,7 +171,7 @@ def _decode_share_group_current_member_assignment_value_0(buf: memoryview, pos: 
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x1.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x1.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -202,19 +206,19 @@ def _encode_share_group_current_member_assignment_value_0(x: ShareGroupCurrentMe
         m3 = len(i3)
         if x2.unknown_tagged_fields:
             if m3 < 127:
-                w(_pack(f">16sB{m3}i", x2.topic_id, m3 + 1, *i3))
+                w(_k_uB_i[m3](x2.topic_id, m3 + 1, *i3))
             else:
                 w(_p_u(x2.topic_id))
                 w(_uvarint(m3 + 1))
-                w(_pack(f">{m3}i", *i3))
+                w(_k__i[m3](*i3))
             w(_tagged_section([], x2.unknown_tagged_fields))
         else:
             if m3 < 127:
-                w(_pack(f">16sB{m3}iB", x2.topic_id, m3 + 1, *i3, 0))
+                w(_k_uB_iB[m3](x2.topic_id, m3 + 1, *i3, 0))
             else:
                 w(_p_u(x2.topic_id))
                 w(_uvarint(m3 + 1))
-                w(_pack(f">{m3}i", *i3))
+                w(_k__i[m3](*i3))
                 w(_SINGLE_BYTES[0])
     if x.unknown_tagged_fields:
         w(_tagged_section([], x.unknown_tagged_fields))

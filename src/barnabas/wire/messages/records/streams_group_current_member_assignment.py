@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,10 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_B_i = _Packers(">B{}i")
+_k_B_iB = _Packers(">B{}iB")
+_k__i = _Packers(">{}i")
+_n_i = _Unpackers("i")
 _p_h = _Compiled(">h").pack
 _p_iib = _Compiled(">iib").pack
 _p_iibB = _Compiled(">iibB").pack
@@ -193,7 +197,7 @@ def _decode_streams_group_current_member_assignment_value_0(buf: memoryview, pos
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x1.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x1.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -212,7 +216,7 @@ def _decode_streams_group_current_member_assignment_value_0(buf: memoryview, pos
                         x1.assignment_epochs = None
                     else:
                         n -= 1
-                        x1.assignment_epochs = list(_unpack_from(f">{n}i", buf, pos))
+                        x1.assignment_epochs = list(_n_i[n](buf, pos))
                         pos += 4 * n
                     if pos != stop2:
                         raise _tagged_size("assignment_epochs")
@@ -250,7 +254,7 @@ def _decode_streams_group_current_member_assignment_value_0(buf: memoryview, pos
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x3.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x3.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -269,7 +273,7 @@ def _decode_streams_group_current_member_assignment_value_0(buf: memoryview, pos
                         x3.assignment_epochs = None
                     else:
                         n -= 1
-                        x3.assignment_epochs = list(_unpack_from(f">{n}i", buf, pos))
+                        x3.assignment_epochs = list(_n_i[n](buf, pos))
                         pos += 4 * n
                     if pos != stop4:
                         raise _tagged_size("assignment_epochs")
@@ -307,7 +311,7 @@ def _decode_streams_group_current_member_assignment_value_0(buf: memoryview, pos
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x5.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x5.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -326,7 +330,7 @@ def _decode_streams_group_current_member_assignment_value_0(buf: memoryview, pos
                         x5.assignment_epochs = None
                     else:
                         n -= 1
-                        x5.assignment_epochs = list(_unpack_from(f">{n}i", buf, pos))
+                        x5.assignment_epochs = list(_n_i[n](buf, pos))
                         pos += 4 * n
                     if pos != stop6:
                         raise _tagged_size("assignment_epochs")
@@ -364,7 +368,7 @@ def _decode_streams_group_current_member_assignment_value_0(buf: memoryview, pos
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x7.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x7.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -383,7 +387,7 @@ def _decode_streams_group_current_member_assignment_value_0(buf: memoryview, pos
                         x7.assignment_epochs = None
                     else:
                         n -= 1
-                        x7.assignment_epochs = list(_unpack_from(f">{n}i", buf, pos))
+                        x7.assignment_epochs = list(_n_i[n](buf, pos))
                         pos += 4 * n
                     if pos != stop8:
                         raise _tagged_size("assignment_epochs")
@@ -421,7 +425,7 @@ def _decode_streams_group_current_member_assignment_value_0(buf: memoryview, pos
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x9.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x9.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -440,7 +444,7 @@ def _decode_streams_group_current_member_assignment_value_0(buf: memoryview, pos
                         x9.assignment_epochs = None
                     else:
                         n -= 1
-                        x9.assignment_epochs = list(_unpack_from(f">{n}i", buf, pos))
+                        x9.assignment_epochs = list(_n_i[n](buf, pos))
                         pos += 4 * n
                     if pos != stop10:
                         raise _tagged_size("assignment_epochs")
@@ -478,7 +482,7 @@ def _decode_streams_group_current_member_assignment_value_0(buf: memoryview, pos
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x11.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x11.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -497,7 +501,7 @@ def _decode_streams_group_current_member_assignment_value_0(buf: memoryview, pos
                         x11.assignment_epochs = None
                     else:
                         n -= 1
-                        x11.assignment_epochs = list(_unpack_from(f">{n}i", buf, pos))
+                        x11.assignment_epochs = list(_n_i[n](buf, pos))
                         pos += 4 * n
                     if pos != stop12:
                         raise _tagged_size("assignment_epochs")
@@ -536,10 +540,10 @@ def _encode_streams_group_current_member_assignment_value_0(x: StreamsGroupCurre
         m3 = len(i3)
         if x2.unknown_tagged_fields or ((x2.assignment_epochs is None or x2.assignment_epochs)):
             if m3 < 127:
-                w(_pack(f">B{m3}i", m3 + 1, *i3))
+                w(_k_B_i[m3](m3 + 1, *i3))
             else:
                 w(_uvarint(m3 + 1))
-                w(_pack(f">{m3}i", *i3))
+                w(_k__i[m3](*i3))
             known4: list[tuple[int, bytes]] = []
             if (x2.assignment_epochs is None or x2.assignment_epochs):
                 parts5: list[_Buffer] = []
@@ -551,15 +555,15 @@ def _encode_streams_group_current_member_assignment_value_0(x: StreamsGroupCurre
                 else:
                     n = len(a6) + 1
                 w5(_SINGLE_BYTES[n] if n < 128 else _uvarint(n))
-                w5(_pack(f">{len(a6)}i", *a6))
+                w5(_k__i[len(a6)](*a6))
                 known4.append((0, b"".join(parts5)))
             w(_tagged_section(known4, x2.unknown_tagged_fields))
         else:
             if m3 < 127:
-                w(_pack(f">B{m3}iB", m3 + 1, *i3, 0))
+                w(_k_B_iB[m3](m3 + 1, *i3, 0))
             else:
                 w(_uvarint(m3 + 1))
-                w(_pack(f">{m3}i", *i3))
+                w(_k__i[m3](*i3))
                 w(_SINGLE_BYTES[0])
     a7: _Any = x.standby_tasks
     n = len(a7) + 1
@@ -574,10 +578,10 @@ def _encode_streams_group_current_member_assignment_value_0(x: StreamsGroupCurre
         m9 = len(i9)
         if x8.unknown_tagged_fields or ((x8.assignment_epochs is None or x8.assignment_epochs)):
             if m9 < 127:
-                w(_pack(f">B{m9}i", m9 + 1, *i9))
+                w(_k_B_i[m9](m9 + 1, *i9))
             else:
                 w(_uvarint(m9 + 1))
-                w(_pack(f">{m9}i", *i9))
+                w(_k__i[m9](*i9))
             known10: list[tuple[int, bytes]] = []
             if (x8.assignment_epochs is None or x8.assignment_epochs):
                 parts11: list[_Buffer] = []
@@ -589,15 +593,15 @@ def _encode_streams_group_current_member_assignment_value_0(x: StreamsGroupCurre
                 else:
                     n = len(a12) + 1
                 w11(_SINGLE_BYTES[n] if n < 128 else _uvarint(n))
-                w11(_pack(f">{len(a12)}i", *a12))
+                w11(_k__i[len(a12)](*a12))
                 known10.append((0, b"".join(parts11)))
             w(_tagged_section(known10, x8.unknown_tagged_fields))
         else:
             if m9 < 127:
-                w(_pack(f">B{m9}iB", m9 + 1, *i9, 0))
+                w(_k_B_iB[m9](m9 + 1, *i9, 0))
             else:
                 w(_uvarint(m9 + 1))
-                w(_pack(f">{m9}i", *i9))
+                w(_k__i[m9](*i9))
                 w(_SINGLE_BYTES[0])
     a13: _Any = x.warmup_tasks
     n = len(a13) + 1
@@ -612,10 +616,10 @@ def _encode_streams_group_current_member_assignment_value_0(x: StreamsGroupCurre
         m15 = len(i15)
         if x14.unknown_tagged_fields or ((x14.assignment_epochs is None or x14.assignment_epochs)):
             if m15 < 127:
-                w(_pack(f">B{m15}i", m15 + 1, *i15))
+                w(_k_B_i[m15](m15 + 1, *i15))
             else:
                 w(_uvarint(m15 + 1))
-                w(_pack(f">{m15}i", *i15))
+                w(_k__i[m15](*i15))
             known16: list[tuple[int, bytes]] = []
             if (x14.assignment_epochs is None or x14.assignment_epochs):
                 parts17: list[_Buffer] = []
@@ -627,15 +631,15 @@ def _encode_streams_group_current_member_assignment_value_0(x: StreamsGroupCurre
                 else:
                     n = len(a18) + 1
                 w17(_SINGLE_BYTES[n] if n < 128 else _uvarint(n))
-                w17(_pack(f">{len(a18)}i", *a18))
+                w17(_k__i[len(a18)](*a18))
                 known16.append((0, b"".join(parts17)))
             w(_tagged_section(known16, x14.unknown_tagged_fields))
         else:
             if m15 < 127:
-                w(_pack(f">B{m15}iB", m15 + 1, *i15, 0))
+                w(_k_B_iB[m15](m15 + 1, *i15, 0))
             else:
                 w(_uvarint(m15 + 1))
-                w(_pack(f">{m15}i", *i15))
+                w(_k__i[m15](*i15))
                 w(_SINGLE_BYTES[0])
     a19: _Any = x.active_tasks_pending_revocation
     n = len(a19) + 1
@@ -650,10 +654,10 @@ def _encode_streams_group_current_member_assignment_value_0(x: StreamsGroupCurre
         m21 = len(i21)
         if x20.unknown_tagged_fields or ((x20.assignment_epochs is None or x20.assignment_epochs)):
             if m21 < 127:
-                w(_pack(f">B{m21}i", m21 + 1, *i21))
+                w(_k_B_i[m21](m21 + 1, *i21))
             else:
                 w(_uvarint(m21 + 1))
-                w(_pack(f">{m21}i", *i21))
+                w(_k__i[m21](*i21))
             known22: list[tuple[int, bytes]] = []
             if (x20.assignment_epochs is None or x20.assignment_epochs):
                 parts23: list[_Buffer] = []
@@ -665,15 +669,15 @@ def _encode_streams_group_current_member_assignment_value_0(x: StreamsGroupCurre
                 else:
                     n = len(a24) + 1
                 w23(_SINGLE_BYTES[n] if n < 128 else _uvarint(n))
-                w23(_pack(f">{len(a24)}i", *a24))
+                w23(_k__i[len(a24)](*a24))
                 known22.append((0, b"".join(parts23)))
             w(_tagged_section(known22, x20.unknown_tagged_fields))
         else:
             if m21 < 127:
-                w(_pack(f">B{m21}iB", m21 + 1, *i21, 0))
+                w(_k_B_iB[m21](m21 + 1, *i21, 0))
             else:
                 w(_uvarint(m21 + 1))
-                w(_pack(f">{m21}i", *i21))
+                w(_k__i[m21](*i21))
                 w(_SINGLE_BYTES[0])
     a25: _Any = x.standby_tasks_pending_revocation
     n = len(a25) + 1
@@ -688,10 +692,10 @@ def _encode_streams_group_current_member_assignment_value_0(x: StreamsGroupCurre
         m27 = len(i27)
         if x26.unknown_tagged_fields or ((x26.assignment_epochs is None or x26.assignment_epochs)):
             if m27 < 127:
-                w(_pack(f">B{m27}i", m27 + 1, *i27))
+                w(_k_B_i[m27](m27 + 1, *i27))
             else:
                 w(_uvarint(m27 + 1))
-                w(_pack(f">{m27}i", *i27))
+                w(_k__i[m27](*i27))
             known28: list[tuple[int, bytes]] = []
             if (x26.assignment_epochs is None or x26.assignment_epochs):
                 parts29: list[_Buffer] = []
@@ -703,15 +707,15 @@ def _encode_streams_group_current_member_assignment_value_0(x: StreamsGroupCurre
                 else:
                     n = len(a30) + 1
                 w29(_SINGLE_BYTES[n] if n < 128 else _uvarint(n))
-                w29(_pack(f">{len(a30)}i", *a30))
+                w29(_k__i[len(a30)](*a30))
                 known28.append((0, b"".join(parts29)))
             w(_tagged_section(known28, x26.unknown_tagged_fields))
         else:
             if m27 < 127:
-                w(_pack(f">B{m27}iB", m27 + 1, *i27, 0))
+                w(_k_B_iB[m27](m27 + 1, *i27, 0))
             else:
                 w(_uvarint(m27 + 1))
-                w(_pack(f">{m27}i", *i27))
+                w(_k__i[m27](*i27))
                 w(_SINGLE_BYTES[0])
     a31: _Any = x.warmup_tasks_pending_revocation
     n = len(a31) + 1
@@ -726,10 +730,10 @@ def _encode_streams_group_current_member_assignment_value_0(x: StreamsGroupCurre
         m33 = len(i33)
         if x32.unknown_tagged_fields or ((x32.assignment_epochs is None or x32.assignment_epochs)):
             if m33 < 127:
-                w(_pack(f">B{m33}i", m33 + 1, *i33))
+                w(_k_B_i[m33](m33 + 1, *i33))
             else:
                 w(_uvarint(m33 + 1))
-                w(_pack(f">{m33}i", *i33))
+                w(_k__i[m33](*i33))
             known34: list[tuple[int, bytes]] = []
             if (x32.assignment_epochs is None or x32.assignment_epochs):
                 parts35: list[_Buffer] = []
@@ -741,15 +745,15 @@ def _encode_streams_group_current_member_assignment_value_0(x: StreamsGroupCurre
                 else:
                     n = len(a36) + 1
                 w35(_SINGLE_BYTES[n] if n < 128 else _uvarint(n))
-                w35(_pack(f">{len(a36)}i", *a36))
+                w35(_k__i[len(a36)](*a36))
                 known34.append((0, b"".join(parts35)))
             w(_tagged_section(known34, x32.unknown_tagged_fields))
         else:
             if m33 < 127:
-                w(_pack(f">B{m33}iB", m33 + 1, *i33, 0))
+                w(_k_B_iB[m33](m33 + 1, *i33, 0))
             else:
                 w(_uvarint(m33 + 1))
-                w(_pack(f">{m33}i", *i33))
+                w(_k__i[m33](*i33))
                 w(_SINGLE_BYTES[0])
     if x.unknown_tagged_fields:
         w(_tagged_section([], x.unknown_tagged_fields))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,10 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_B_i = _Packers(">B{}i")
+_k_B_iB = _Packers(">B{}iB")
+_k__i = _Packers(">{}i")
+_n_i = _Unpackers("i")
 _p_h = _Compiled(">h").pack
 _u_h = _Compiled(">h").unpack_from
 
@@ -168,7 +172,7 @@ def _decode_streams_group_target_assignment_member_value_0(buf: memoryview, pos:
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x1.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x1.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -204,7 +208,7 @@ def _decode_streams_group_target_assignment_member_value_0(buf: memoryview, pos:
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x3.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x3.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -240,7 +244,7 @@ def _decode_streams_group_target_assignment_member_value_0(buf: memoryview, pos:
         if not n:
             raise _null_field("partitions")
         n -= 1
-        x5.partitions = list(_unpack_from(f">{n}i", buf, pos))
+        x5.partitions = list(_n_i[n](buf, pos))
         pos += 4 * n
         n = buf[pos]
         pos += 1
@@ -278,17 +282,17 @@ def _encode_streams_group_target_assignment_member_value_0(x: StreamsGroupTarget
         m3 = len(i3)
         if x2.unknown_tagged_fields:
             if m3 < 127:
-                w(_pack(f">B{m3}i", m3 + 1, *i3))
+                w(_k_B_i[m3](m3 + 1, *i3))
             else:
                 w(_uvarint(m3 + 1))
-                w(_pack(f">{m3}i", *i3))
+                w(_k__i[m3](*i3))
             w(_tagged_section([], x2.unknown_tagged_fields))
         else:
             if m3 < 127:
-                w(_pack(f">B{m3}iB", m3 + 1, *i3, 0))
+                w(_k_B_iB[m3](m3 + 1, *i3, 0))
             else:
                 w(_uvarint(m3 + 1))
-                w(_pack(f">{m3}i", *i3))
+                w(_k__i[m3](*i3))
                 w(_SINGLE_BYTES[0])
     a4: _Any = x.standby_tasks
     n = len(a4) + 1
@@ -303,17 +307,17 @@ def _encode_streams_group_target_assignment_member_value_0(x: StreamsGroupTarget
         m6 = len(i6)
         if x5.unknown_tagged_fields:
             if m6 < 127:
-                w(_pack(f">B{m6}i", m6 + 1, *i6))
+                w(_k_B_i[m6](m6 + 1, *i6))
             else:
                 w(_uvarint(m6 + 1))
-                w(_pack(f">{m6}i", *i6))
+                w(_k__i[m6](*i6))
             w(_tagged_section([], x5.unknown_tagged_fields))
         else:
             if m6 < 127:
-                w(_pack(f">B{m6}iB", m6 + 1, *i6, 0))
+                w(_k_B_iB[m6](m6 + 1, *i6, 0))
             else:
                 w(_uvarint(m6 + 1))
-                w(_pack(f">{m6}i", *i6))
+                w(_k__i[m6](*i6))
                 w(_SINGLE_BYTES[0])
     a7: _Any = x.warmup_tasks
     n = len(a7) + 1
@@ -328,17 +332,17 @@ def _encode_streams_group_target_assignment_member_value_0(x: StreamsGroupTarget
         m9 = len(i9)
         if x8.unknown_tagged_fields:
             if m9 < 127:
-                w(_pack(f">B{m9}i", m9 + 1, *i9))
+                w(_k_B_i[m9](m9 + 1, *i9))
             else:
                 w(_uvarint(m9 + 1))
-                w(_pack(f">{m9}i", *i9))
+                w(_k__i[m9](*i9))
             w(_tagged_section([], x8.unknown_tagged_fields))
         else:
             if m9 < 127:
-                w(_pack(f">B{m9}iB", m9 + 1, *i9, 0))
+                w(_k_B_iB[m9](m9 + 1, *i9, 0))
             else:
                 w(_uvarint(m9 + 1))
-                w(_pack(f">{m9}i", *i9))
+                w(_k__i[m9](*i9))
                 w(_SINGLE_BYTES[0])
     if x.unknown_tagged_fields:
         w(_tagged_section([], x.unknown_tagged_fields))

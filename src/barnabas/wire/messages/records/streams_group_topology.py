@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from struct import Struct as _Compiled
-from struct import pack as _pack
-from struct import unpack_from as _unpack_from
 from typing import Any as _Any
 
 from barnabas.wire.primitives import MISSING as _MISSING
@@ -12,8 +10,10 @@ from barnabas.wire.primitives import SINGLE_BYTES as _SINGLE_BYTES
 from barnabas.wire.primitives import ZERO_UUID as _ZERO_UUID
 from barnabas.wire.primitives import Buffer as _Buffer
 from barnabas.wire.primitives import Message as _Message
+from barnabas.wire.primitives import Packers as _Packers
 from barnabas.wire.primitives import Struct as _Struct
 from barnabas.wire.primitives import TaggedFields as _TaggedFields
+from barnabas.wire.primitives import Unpackers as _Unpackers
 from barnabas.wire.primitives import check_array_count as _check_array_count
 from barnabas.wire.primitives import long_array_count as _long_array_count
 from barnabas.wire.primitives import long_string_length as _long_string_length
@@ -31,6 +31,10 @@ from barnabas.wire.primitives import uvarint as _uvarint
 
 _new = object.__new__
 
+_k_B_hB_hB_h = _Packers(">B{}hB{}hB{}h")
+_k_B_hB_hB_hB = _Packers(">B{}hB{}hB{}hB")
+_k__h = _Packers(">{}h")
+_n_h = _Unpackers("h")
 _p_h = _Compiled(">h").pack
 _p_i = _Compiled(">i").pack
 _p_iB = _Compiled(">iB").pack
@@ -430,7 +434,7 @@ def _decode_streams_group_topology_value_0(buf: memoryview, pos: int) -> tuple[S
             if not n:
                 raise _null_field("source_topics")
             n -= 1
-            x13.source_topics = list(_unpack_from(f">{n}h", buf, pos))
+            x13.source_topics = list(_n_h[n](buf, pos))
             pos += 2 * n
             n = buf[pos]
             pos += 1
@@ -439,7 +443,7 @@ def _decode_streams_group_topology_value_0(buf: memoryview, pos: int) -> tuple[S
             if not n:
                 raise _null_field("source_topic_regex")
             n -= 1
-            x13.source_topic_regex = list(_unpack_from(f">{n}h", buf, pos))
+            x13.source_topic_regex = list(_n_h[n](buf, pos))
             pos += 2 * n
             n = buf[pos]
             pos += 1
@@ -448,7 +452,7 @@ def _decode_streams_group_topology_value_0(buf: memoryview, pos: int) -> tuple[S
             if not n:
                 raise _null_field("repartition_source_topics")
             n -= 1
-            x13.repartition_source_topics = list(_unpack_from(f">{n}h", buf, pos))
+            x13.repartition_source_topics = list(_n_h[n](buf, pos))
             pos += 2 * n
             n = buf[pos]
             pos += 1
@@ -591,25 +595,25 @@ def _encode_streams_group_topology_value_0(x: StreamsGroupTopologyValue, out: li
             m21 = len(i21)
             if x18.unknown_tagged_fields:
                 if m19 < 127 and m20 < 127 and m21 < 127:
-                    w(_pack(f">B{m19}hB{m20}hB{m21}h", m19 + 1, *i19, m20 + 1, *i20, m21 + 1, *i21))
+                    w(_k_B_hB_hB_h[m19, m20, m21](m19 + 1, *i19, m20 + 1, *i20, m21 + 1, *i21))
                 else:
                     w(_uvarint(m19 + 1))
-                    w(_pack(f">{m19}h", *i19))
+                    w(_k__h[m19](*i19))
                     w(_uvarint(m20 + 1))
-                    w(_pack(f">{m20}h", *i20))
+                    w(_k__h[m20](*i20))
                     w(_uvarint(m21 + 1))
-                    w(_pack(f">{m21}h", *i21))
+                    w(_k__h[m21](*i21))
                 w(_tagged_section([], x18.unknown_tagged_fields))
             else:
                 if m19 < 127 and m20 < 127 and m21 < 127:
-                    w(_pack(f">B{m19}hB{m20}hB{m21}hB", m19 + 1, *i19, m20 + 1, *i20, m21 + 1, *i21, 0))
+                    w(_k_B_hB_hB_hB[m19, m20, m21](m19 + 1, *i19, m20 + 1, *i20, m21 + 1, *i21, 0))
                 else:
                     w(_uvarint(m19 + 1))
-                    w(_pack(f">{m19}h", *i19))
+                    w(_k__h[m19](*i19))
                     w(_uvarint(m20 + 1))
-                    w(_pack(f">{m20}h", *i20))
+                    w(_k__h[m20](*i20))
                     w(_uvarint(m21 + 1))
-                    w(_pack(f">{m21}h", *i21))
+                    w(_k__h[m21](*i21))
                     w(_SINGLE_BYTES[0])
         if x2.unknown_tagged_fields:
             w(_tagged_section([], x2.unknown_tagged_fields))
