@@ -300,12 +300,9 @@ class _Loading:
             if self.left.clean and not had_snapshots:
                 return  # a log closed cleanly without one had no producers
             start = self.left.log_start_offset
-        for segment, until in zip(
-            self.segments,
-            [following.base_offset for following in self.segments[1:]] + [end_offset],
-            strict=True,
-        ):
-            if until > start:
+        ends = [segment.base_offset for segment in self.segments[1:]]
+        for segment, segment_end in zip(self.segments, [*ends, end_offset], strict=False):
+            if segment_end > start:
                 self._replay_headers(segment, start, end_offset)
 
     def _replay_headers(self, segment: Segment, start: int, end_offset: int) -> None:
