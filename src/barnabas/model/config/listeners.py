@@ -109,21 +109,21 @@ def _parse_one(entry: str, protocols: Mapping[str, str], setting: str) -> Listen
 
 
 def _check_ports(listeners: Sequence[Listener], setting: str) -> None:
-    taken: dict[tuple[int, bool], Listener] = {}
-    for listener in listeners:
-        if listener.port == 0:
-            continue
-        key = (listener.port, ":" in listener.host)
-        other = taken.get(key) or (
-            taken.get((key[0], not key[1])) if not _is_address(listener.host) else None
-        )
-        if other is not None:
-            raise _problem(setting, f"{other} and {listener} use the same port")
-        taken[key] = listener
+    for position, listener in enumerate(listeners):
+        for other in listeners[:position]:
+            if listener.port == other.port != 0 and not _families_differ(listener, other):
+                raise _problem(setting, f"{other} and {listener} use the same port")
 
 
-def _is_address(host: str) -> bool:
-    return ":" in host or re.fullmatch(r"[0-9.]+", host, re.ASCII) is not None
+def _families_differ(listener: Listener, other: Listener) -> bool:
+    """Tell whether one is an IPv4 and one an IPv6 address; a name could be both."""
+    return {_family(listener.host), _family(other.host)} == {4, 6}
+
+
+def _family(host: str) -> int | None:
+    if ":" in host:
+        return 6
+    return 4 if re.fullmatch(r"[0-9.]+", host, re.ASCII) else None
 
 
 def _problem(setting: str, message: str) -> ConfigProblem:

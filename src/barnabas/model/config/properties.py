@@ -2,8 +2,9 @@
 
 Job: text in, names and values out.
 Must not know: which names mean something.
-Invariants: what `java.util.Properties` reads from the same text is what comes out; a later line
-wins over an earlier one of the same name.
+Invariants: what `java.util.Properties` reads from the same text is what comes out, but for a lone
+backslash at the end (there a setting without a name, here nothing); a later line wins over an
+earlier one of the same name.
 """
 
 from __future__ import annotations
@@ -34,10 +35,9 @@ def parse_properties(text: str) -> dict[str, str]:
 def _logical_lines(text: str) -> Iterator[str]:
     """Join continued lines; drop blank ones and comments."""
     joined = ""
-    continued = False
     for physical in _LINE_END.split(text):
         line = physical.lstrip(_BLANK)
-        if not continued and (not line or line[0] in "#!"):
+        if not joined and (not line or line[0] in "#!"):
             continue
         slashes = len(line) - len(line.rstrip("\\"))
         continued = slashes % 2 == 1

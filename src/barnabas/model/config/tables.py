@@ -88,5 +88,7 @@ def broker_setting(name: str) -> Setting:
     if setting is None:
         if name in NOT_APPLICABLE:
             raise ConfigProblem(name, f"{name} means nothing here: {NOT_APPLICABLE[name]}")
+        if name.startswith("listener.name."):
+            raise ConfigProblem(name, f"{name}: one listener cannot have settings of its own yet")
         raise unknown_name(name)
     return setting
