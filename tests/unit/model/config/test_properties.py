@@ -29,8 +29,6 @@ from barnabas.model.config import ConfigProblem, parse_properties
         ("a=1\n\\\n", {"a": "1"}),
         ("a=1\\\\\nb=2", {"a": "1\\", "b": "2"}),
         ("a=1\\", {"a": "1"}),
-        ("\\\n# comment\na=1", {"a": "1"}),
-        ("a=1\n\\\n", {"a": "1"}),
         ("a\\ b\\=c\\:d=1", {"a b=c:d": "1"}),
         ("a=\\ 1\\t\\n\\r\\f\\q\\\\", {"a": " 1\t\n\r\fq\\"}),
         ("a=\\u0041\\u00e9", {"a": "A\u00e9"}),
