@@ -142,3 +142,18 @@ def java(tmp_path_factory):
     command += [f"{needed(peers.kafka_lib('3.9.2'))}/*", str(HERE / "java" / "Scenario.java")]
     subprocess.run(command, check=True, timeout=120)
     return Java(classes)
+
+
+@pytest.fixture(scope="session")
+def kafka_tool():
+    """Runs one of Kafka's command-line tools, named by its class, and returns its completed process."""
+    needed(peers.java())
+
+    def run(name, *args, release="4.3.1", stdin=None, check=True):
+        jars = needed(peers.kafka_lib(release))
+        command = [peers.java(), "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", name, *args]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120)
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    return run

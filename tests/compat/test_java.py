@@ -12,6 +12,7 @@ CLIENT_STEPS = [
     *(f"acks_{acks}" for acks in ("0", "1", "all")),
     "volume",
     "positions",
+    "small_fetches",
     "out_of_range",
     "empty_poll",
     "read_committed",
@@ -27,6 +28,7 @@ CLIENT_STEPS = [
     "delete_records",
     "list_offsets",
     "cluster",
+    "authorized_operations",
     "log_dirs",
 ]
 TOOL_STEPS = [
@@ -53,6 +55,7 @@ def outcomes(java, bootstrap):
             done = java.run(release, bootstrap, prefix, *STEPS[release])
             assert done.returncode == 0, done.stderr
             known[release] = dict(line.split("\t") for line in done.stdout.splitlines())
+            assert known[release]["version"] == release
         return known[release]
 
     return of

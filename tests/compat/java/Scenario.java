@@ -34,19 +34,21 @@ import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.acl.AclOperation;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.*;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
+import org.apache.kafka.common.utils.AppInfoParser;
 import org.apache.kafka.common.utils.Exit;
 
 /**
  * Steps for Kafka's own Java clients and command-line tools, all in one JVM because starting one is what takes the time.
  *
  * Arguments: the broker's address, a prefix for topic names, then the steps (all if none). One line per step on standard
- * output: its name, a tab, "ok" or the failure in base64. The tools run in process through their main methods.
+ * output, after one with the version of the clients: its name, a tab, "ok" or the failure in base64. The tools run in process through their main methods.
  */
 public final class Scenario {
     static final int PARTITIONS = 3;
@@ -94,6 +96,7 @@ public final class Scenario {
         prefix = args[1];
         Map<String, Step> steps = steps();
         List<String> asked = Arrays.asList(args).subList(2, args.length);
+        report.println("version\t" + AppInfoParser.getVersion());
         admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
         for (String name : asked.isEmpty() ? steps.keySet() : asked) {
             report.println(name + "\t" + outcome(steps.get(name)));
@@ -123,6 +126,7 @@ public final class Scenario {
         }
         steps.put("volume", Scenario::volume);
         steps.put("positions", Scenario::positions);
+        steps.put("small_fetches", Scenario::smallFetches);
         steps.put("out_of_range", Scenario::outOfRange);
         steps.put("empty_poll", Scenario::emptyPoll);
         steps.put("read_committed", Scenario::readCommitted);
@@ -138,6 +142,7 @@ public final class Scenario {
         steps.put("delete_records", Scenario::deleteRecords);
         steps.put("list_offsets", Scenario::listOffsets);
         steps.put("cluster", Scenario::cluster);
+        steps.put("authorized_operations", Scenario::authorizedOperations);
         steps.put("log_dirs", Scenario::logDirs);
         steps.put("tool_topics", Scenario::toolTopics);
         steps.put("tool_configs", Scenario::toolConfigs);
@@ -324,6 +329,27 @@ public final class Scenario {
             long late = FIRST_TIMESTAMP_MS + 1_000_000;
             check(consumer.offsetsForTimes(Map.of(partition, late)).get(partition) == null, "an offset in the future");
             equal(PARTITIONS, consumer.partitionsFor(topic).size());
+        }
+    }
+
+    /** A limit smaller than any batch must not stop a reader: the first batch comes whole, and every partition has its turn. */
+    static void smallFetches() throws Exception {
+        String topic = create("small-fetches", Map.of());
+        List<TopicPartition> all = new ArrayList<>();
+        for (int p = 0; p < PARTITIONS; p++) {
+            produce(topic, p, "s", Map.of("batch.size", 300));
+            all.add(new TopicPartition(topic, p));
+        }
+        try (KafkaConsumer<String, String> consumer = consumer(Map.of("fetch.max.bytes", 1, "max.partition.fetch.bytes", 1))) {
+            consumer.assign(all);
+            consumer.seekToBeginning(all);
+            List<ConsumerRecord<String, String>> found = poll(consumer, PARTITIONS * RECORDS);
+            for (TopicPartition each : all) {
+                List<ConsumerRecord<String, String>> part = new ArrayList<>(found);
+                part.removeIf(record -> record.partition() != each.partition());
+                equal(RECORDS, part.size());
+                same(part, "s", 0);
+            }
         }
     }
 
@@ -544,6 +570,18 @@ public final class Scenario {
         equal(1, cluster.nodes().get().size());
         equal(bootstrap, cluster.controller().get().host() + ":" + cluster.controller().get().port());
         equal(22, cluster.clusterId().get().length());
+    }
+
+    /** With no rules in force everybody may do everything, and the answer names every operation there is. */
+    static void authorizedOperations() throws Exception {
+        String topic = create("authorized", Map.of());
+        equal(Set.of(AclOperation.CREATE, AclOperation.CLUSTER_ACTION, AclOperation.DESCRIBE_CONFIGS, AclOperation.IDEMPOTENT_WRITE,
+                AclOperation.ALTER, AclOperation.ALTER_CONFIGS, AclOperation.DESCRIBE),
+                admin.describeCluster(new DescribeClusterOptions().includeAuthorizedOperations(true)).authorizedOperations().get());
+        equal(Set.of(AclOperation.CREATE, AclOperation.DELETE, AclOperation.DESCRIBE_CONFIGS, AclOperation.READ, AclOperation.WRITE,
+                AclOperation.ALTER, AclOperation.ALTER_CONFIGS, AclOperation.DESCRIBE),
+                admin.describeTopics(List.of(topic), new DescribeTopicsOptions().includeAuthorizedOperations(true))
+                        .allTopicNames().get().get(topic).authorizedOperations());
     }
 
     static void logDirs() throws Exception {
