@@ -186,6 +186,8 @@ class RealDisk:
             self._make_room()
             file._fd = fd = os.open(file.path, os.O_RDWR | os.O_CLOEXEC | flags, _FILE_MODE)
             file._closing = False
+            # The use that opens it does not count: a file used once goes before one used twice.
+            file._used = False
             self._open_files[file] = None
             return fd
 
