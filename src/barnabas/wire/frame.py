@@ -107,8 +107,8 @@ def finish(buffers: list[Buffer], header: bytes) -> list[Buffer]:
     for each in buffers:
         size += len(each)
     first = buffers[0] if buffers else b""
-    # Only plain bytes are joined: anything else may be a slice of a file, which must stay as it is.
-    if type(first) is bytes and len(first) <= MAX_MERGED_BYTES:
+    # Only what the encoders make is joined: anything else may be a slice of a file, which must stay as it is.
+    if type(first) in (bytes, bytearray) and len(first) <= MAX_MERGED_BYTES:
         return [b"".join((_LENGTH(size), header, first)), *buffers[1:]]
     return [_LENGTH(size) + header, *buffers]
 
