@@ -3,6 +3,7 @@
 import pytest
 
 from barnabas.wire.fetch_writer import FetchWriter
+from barnabas.wire.messages.fetch import AbortedTransaction, FetchResponse
 from barnabas.wire.primitives import WireError
 
 
@@ -51,3 +52,35 @@ def test_a_topic_id_has_16_bytes():
 def test_a_topic_name_has_a_limit(version):
     with pytest.raises(WireError, match="longer than 32767"):
         FetchWriter(version, 1).topic("x" * 32768, bytes(16), 0)
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_every_version_reads_back(version):
+    writer = FetchWriter(version, 2, throttle_time_ms=5)
+    writer.topic("first", b"1" * 16, 3)
+    writer.partition(0, 0, 9, 8, 7, b"records")
+    writer.partition(1, 3, -1, -1, -1, None, [])
+    writer.partition(2, 0, 9, 8, 7, b"more", [(100, 5), (101, 6)])
+    writer.topic("second", b"2" * 16, 0)
+    response = FetchResponse.decode(b"".join(writer.finish()), version)
+    first, second = response.responses
+    assert response.throttle_time_ms == 5
+    assert [(each.topic, each.topic_id) for each in (first, second)] == (
+        [("first", bytes(16)), ("second", bytes(16))]
+        if version < 13
+        else [("", b"1" * 16), ("", b"2" * 16)]
+    )
+    assert [each.records for each in first.partitions] == [b"records", None, b"more"]
+    assert [each.error_code for each in first.partitions] == [0, 3, 0]
+    assert [each.log_start_offset for each in first.partitions] == (
+        [7, -1, 7] if version > 4 else [-1, -1, -1]
+    )
+    assert [each.aborted_transactions for each in first.partitions] == [
+        None,
+        [],
+        [
+            AbortedTransaction(producer_id=100, first_offset=5),
+            AbortedTransaction(producer_id=101, first_offset=6),
+        ],
+    ]
+    assert second.partitions == []

@@ -129,6 +129,14 @@ class TestLimitsOfDecoding:
         with pytest.raises(WireError, match="cut off"):
             ApiVersionsRequest.decode(b"\x02a\x09bc", 3)
 
+    def test_last_string_past_the_end(self):
+        with pytest.raises(WireError, match="MetadataRequest version 0 is cut off"):
+            MetadataRequest.decode(b"\x00\x00\x00\x01\x00\x05ab", 0)
+
+    def test_string_up_to_the_limit(self):
+        request = ApiVersionsRequest(client_software_name="n" * 32_767)
+        assert ApiVersionsRequest.decode(b"".join(request.encode(3)), 3) == request
+
     def test_string_over_the_limit(self):
         raw = uvarint(32_769) + b"a" * 32_768 + b"\x02v\x00"
         with pytest.raises(WireError, match="32768 bytes is longer than 32767"):
@@ -197,6 +205,10 @@ class TestTaggedFields:
         assert raw.endswith(b"\x03\x01\x08" + (9).to_bytes(8) + b"\x02\x01?\x03\x01\x01")
         with pytest.raises(WireError):
             ApiVersionsResponse.decode(raw, 3)  # tag 2 is known there, and "?" is no list
+
+    def test_many_unknown_fields(self):
+        message = ApiVersionsRequest(unknown_tagged_fields=[(tag, b"") for tag in range(10_000)])
+        assert ApiVersionsRequest.decode(b"".join(message.encode(3)), 3) == message
 
     def test_without_any_the_section_is_shared_and_empty(self):
         assert ApiVersionsRequest.decode(b"\x02n\x02v\x00", 3).unknown_tagged_fields == ()
