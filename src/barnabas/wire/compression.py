@@ -48,6 +48,12 @@ class CompressionError(ValueError):
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
+#: Magic, version 1 with independent blocks, blocks of 64 KiB, checksum of those two bytes. Java's reader refuses
+#: blocks that lean on earlier ones, which is what the library's own frames have.
+_LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
+_LZ4_BLOCK_BYTES: Final = 64 * 1024
+_LZ4_STORED: Final = 1 << 31
+_LZ4_END: Final = bytes(4)
 #: First guess of the decompressed size, at least; doubled until it fits or meets the limit.
 _FIRST_GUESS_BYTES: Final = 64 * 1024
 
@@ -61,7 +67,7 @@ def compress(codec: Codec, data: Buffer) -> bytes:
         case Codec.SNAPPY:
             return _compress_snappy(memoryview(data))
         case Codec.LZ4:
-            return bytes(cramjam.lz4.compress(data))
+            return _compress_lz4(memoryview(data))
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(data))
         case Codec.NONE:
@@ -111,6 +117,18 @@ def _decompress_into(
             if size == limit_bytes:
                 _check_limit(limit_bytes + 1, limit_bytes)
         size *= 2
+
+
+def _compress_lz4(data: memoryview) -> bytes:
+    out = bytearray(_LZ4_HEADER)
+    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+        plain = data[start : start + _LZ4_BLOCK_BYTES]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            out += struct.pack("<I", len(block)) + block
+        else:
+            out += struct.pack("<I", len(plain) | _LZ4_STORED) + plain
+    return bytes(out + _LZ4_END)
 
 
 def _compress_snappy(data: memoryview) -> bytes:
