@@ -99,10 +99,9 @@ class ProducerEntry:
 
     def move_to_epoch(self, producer_epoch: int) -> None:
         """Forget the batches of the epoch before: their sequences mean nothing in this one."""
-        if producer_epoch != self.producer_epoch:
-            self.batches.clear()
-            self.next_sequence = 0
-            self.producer_epoch = producer_epoch
+        self.batches.clear()
+        self.next_sequence = 0
+        self.producer_epoch = producer_epoch
 
     def find(self, first_sequence: int, last_sequence: int) -> BatchMetadata | None:
         """Find the kept batch with exactly these sequences."""
@@ -176,11 +175,7 @@ class ProducerStates:
         last_sequence = header.base_sequence
         if last_sequence != NO_SEQUENCE:
             last_sequence = (last_sequence + delta) & SEQUENCE_MASK
-        entry.batches.append(
-            BatchMetadata(last_sequence, base_offset + delta, delta, header.max_timestamp)
-        )
-        entry.next_sequence = (last_sequence + 1) & SEQUENCE_MASK
-        entry.last_timestamp = header.max_timestamp
+        entry.add(BatchMetadata(last_sequence, base_offset + delta, delta, header.max_timestamp))
 
     def load(self, entries: Iterable[ProducerEntry]) -> None:
         """Take over entries from a snapshot in place of all there are."""

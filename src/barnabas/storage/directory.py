@@ -145,6 +145,7 @@ class LogDirectory:
             folder,
             config,
             now_ms=now_ms,
+            rng=self._rng,
             recovery_point=self.recovery_points.get(key, Offset(0)),
             log_start_offset=self.log_start_offsets.get(key, Offset(0)),
             clean=self.was_clean or is_new,
