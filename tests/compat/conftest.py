@@ -15,18 +15,15 @@ import uuid
 import warnings
 from pathlib import Path
 
+import peers
 import pytest
-
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
-
-import peers  # noqa: E402
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas with a deprecated function while it is imported: its matter, not a failure of ours.
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka  # noqa: F401
 
+HERE = Path(__file__).parent
 STOP_TIMEOUT_S = 30
 
 

@@ -9,7 +9,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from compat_records import CODECS, FIRST_TIMESTAMP_MS, RECORDS, records
+from compat.records import CODECS, FIRST_TIMESTAMP_MS, RECORDS, records
 
 TIMEOUT_S = 30
 PARTITIONS = 3

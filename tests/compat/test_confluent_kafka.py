@@ -3,7 +3,7 @@
 import confluent_kafka as ck
 import confluent_kafka.admin as cka
 import pytest
-from compat_records import CODECS, FIRST_TIMESTAMP_MS, RECORDS, records
+from compat.records import CODECS, FIRST_TIMESTAMP_MS, RECORDS, records
 
 TIMEOUT_S = 30
 PARTITIONS = 3

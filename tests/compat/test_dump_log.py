@@ -5,7 +5,7 @@ from pathlib import Path
 import confluent_kafka as ck
 import kafka
 import pytest
-from compat_records import CODECS, RECORDS, records
+from compat.records import CODECS, RECORDS, records
 
 pytestmark = pytest.mark.java
 

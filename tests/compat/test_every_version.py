@@ -6,7 +6,7 @@ Stock clients pick one version each; these tests ask in all of them, from the ol
 import struct
 
 import pytest
-from wire_client import WireClient
+from compat.wire_client import WireClient
 
 from barnabas.wire import batch
 from barnabas.wire.messages import (

@@ -5,7 +5,7 @@ import uuid
 import kafka
 import kafka.errors
 import pytest
-from compat_records import CODECS, FIRST_TIMESTAMP_MS, RECORDS, records
+from compat.records import CODECS, FIRST_TIMESTAMP_MS, RECORDS, records
 from kafka import TopicPartition
 from kafka import codec as kafka_codec
 from kafka.admin import AlterConfigOp, ConfigResource, OffsetSpec

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from compat_records import CODECS, FIRST_TIMESTAMP_MS
+from compat.records import CODECS, FIRST_TIMESTAMP_MS
 
 LINES = [f"k{i}:value {i}" for i in range(50)]
 
