@@ -37,6 +37,8 @@ MISSING: Final[Any] = object()
 MAX_CACHED_FORMATS: Final = 1024
 """Packers kept for one pattern with array lengths in it; real traffic knows a handful of lengths."""
 
+_TWO_BYTES: Final = struct.Struct("BB").pack
+_THREE_BYTES: Final = struct.Struct("BBB").pack
 _MAX_UINT32: Final = 0xFFFFFFFF
 _MAX_UINT64: Final = 0xFFFFFFFFFFFFFFFF
 _UVARINT_LAST_BYTE: Final = 4
@@ -108,9 +110,9 @@ def uvarint(value: int) -> bytes:
     if value < 0x80:
         return SINGLE_BYTES[value]
     if value < 0x4000:
-        return bytes((value & 0x7F | 0x80, value >> 7))
+        return _TWO_BYTES(value & 0x7F | 0x80, value >> 7)
     if value < 0x200000:
-        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+        return _THREE_BYTES(value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14)
     out = bytearray()
     while value >= 0x80:
         out.append((value & 0x7F) | 0x80)
@@ -324,7 +326,13 @@ class Message(Struct):
         except WireError:
             del out[mark:]
             raise
-        except (struct.error, AttributeError, TypeError, UnicodeEncodeError, OverflowError) as error:
+        except (
+            struct.error,
+            AttributeError,
+            TypeError,
+            UnicodeEncodeError,
+            OverflowError,
+        ) as error:
             del out[mark:]
             name = type(self).__name__
             raise WireError(f"{name} version {version} cannot carry a value: {error}") from error
