@@ -3,11 +3,63 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+ARGS ?=
 
 .DEFAULT_GOAL := help
+.PHONY: help up test check unit sim fuzz compat chaos generate lock clean
 
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+# Python >= 3.11, one virtual environment, exact versions with hashes.
 $(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Barnabas needs Python 3.11 or newer; try make PYTHON=python3.12")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q src/barnabas
 	@touch $@
+
+up: $(STAMP) ## Start a broker on 127.0.0.1:9092 (ARGS="--listen ... --data-dir ...")
+	@exec $(BIN)/barnabas up $(ARGS)
+
+test: $(STAMP) check ## Run everything that CI runs
+	@sh tools/fetch-peers
+	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+
+check: $(STAMP) ## Formatting, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+unit: $(STAMP) ## Only the quick tests: no Java, no other process
+	$(BIN)/pytest tests/unit tests/property $(ARGS)
+
+sim: $(STAMP) ## Simulate: SEED=123 replays one, SEEDS=0:1000 runs a range
+	$(BIN)/python -m barnabas.sim $(if $(SEED),--seed $(SEED) --trace,--seeds $(or $(SEEDS),0:1000)) $(ARGS)
+
+fuzz: $(STAMP) ## Fuzz every API and version for SECONDS=600
+	$(BIN)/python tools/fuzz.py --seconds $(or $(SECONDS),600) $(ARGS)
+
+compat: $(STAMP) ## Real clients against a real broker
+	@sh tools/fetch-peers
+	$(BIN)/pytest tests/compat $(ARGS)
+
+chaos: $(STAMP) ## kill -9, full disks, hostile clients
+	$(BIN)/pytest tests/chaos $(ARGS)
+
+generate: $(STAMP) ## Write the generated code and documentation again
+	$(BIN)/python tools/generate_messages.py
+	$(BIN)/python tools/generate_config_docs.py
+	$(BIN)/python tools/generate_protocol_docs.py
+
+lock: ## Resolve the dependencies again and write requirements.lock
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet pip-tools
+	$(BIN)/pip-compile --quiet --upgrade --all-extras --generate-hashes --strip-extras --allow-unsafe \
+	  --no-emit-index-url --no-emit-trusted-host --no-header -o requirements.lock pyproject.toml
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -217,3 +217,33 @@ class Coordination(Protocol):
         self, operations: Sequence[Operation], done: Callable[[None, BaseException | None], None]
     ) -> None:
         """Do all or none, durably, in order with other commits; a refusal is a CoordinationError."""
+
+
+class Link(Protocol):
+    """One client's connection, as the node sees it."""
+
+    listener: str
+    local_host: str
+    local_port: int
+    peer_host: str
+
+    def reply(self, buffers: list[Any]) -> None:
+        """Answer the request for which the node said that it must wait. Once per request.
+
+        The parts are bytes-like objects and FileSlices, sent in order. Harmless on a closed link.
+        """
+
+    def close(self) -> None:
+        """End the connection."""
+
+
+@dataclass(slots=True)
+class World:
+    """Everything outside of one node."""
+
+    clock: Clock
+    rng: Rng
+    timers: Timers
+    background: Background
+    coordination: Coordination
+    disk: Disk

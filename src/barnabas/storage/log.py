@@ -583,6 +583,11 @@ class Log:
 
     # Trouble
 
+    @property
+    def is_broken(self) -> bool:
+        """Tell whether a failure left the files in doubt, so that nothing may be appended any more."""
+        return self._broken is not None
+
     def _break(self, error: OSError) -> None:
         self._broken = error
         self._set_roll_limits()

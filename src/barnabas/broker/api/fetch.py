@@ -1,0 +1,333 @@
+"""Fetch: file slices from each partition asked for, now or when enough bytes have come.
+
+Which partitions: `core.fetch_session`. What may be seen: `core.partition`. Where the bytes lie: `storage.log`.
+Record bytes never pass through here: an answer is a small head and ranges of files.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from barnabas.core.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
+from barnabas.core.waiting import Waiter
+from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.ports import FileSlice, WouldBlock
+from barnabas.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from barnabas.broker.call import Call
+    from barnabas.broker.replicas import Replica
+    from barnabas.broker.tasks import Task
+
+TOPIC_IDS_SINCE = 13
+
+
+def handle(call: Call) -> Any:  # noqa: ANN401
+    """Answer at once if there is enough, an error, or no wish to wait; else wait."""
+    request: FetchRequest = call.request
+    if _replica_id(request) >= 0:
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "this node has no followers")
+    fetch = _Fetch(call)
+    fetch.read(nowait=True)
+    if fetch.cold:
+        return fetch.after_warming()
+    if fetch.is_enough or call.node.stopping:
+        return fetch.response()
+    fetch.wait()
+    return None
+
+
+def refuse(request: FetchRequest, code: ErrorCode, _message: str | None) -> FetchResponse:
+    """Refuse the request as a whole, and every partition for versions without a code of their own."""
+    return FetchResponse(
+        error_code=code,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(
+                        partition_index=p.partition, error_code=code, high_watermark=-1, records=b""
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _replica_id(request: FetchRequest) -> int:
+    return (
+        request.replica_id
+        if request.replica_state is None
+        else max(request.replica_id, request.replica_state.replica_id)
+    )
+
+
+class _Fetch:
+    """One fetch under way: what is wanted, what has been found."""
+
+    __slots__ = (
+        "_answers", "_bytes", "_call", "_failed", "_session", "_timer", "_waiter", "_wanted", "cold", "incremental",
+    )  # fmt: skip
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.cold: list[tuple[Replica, Wanted]] = []
+        self._answers: list[tuple[Wanted, PartitionData]] = []
+        self._bytes = 0
+        self._failed = False
+        self._timer: Any = None
+        self._waiter: Any = None
+        self._session: FetchSession | None = None
+        self.incremental = False
+        self._wanted: list[Wanted] = self._open_session()
+
+    def _open_session(self) -> list[Wanted]:
+        request: FetchRequest = self._call.request
+        sessions, now_ms = (
+            self._call.node.fetch_sessions,
+            self._call.node.world.clock.monotonic_ms(),
+        )
+        if request.session_epoch == FINAL_EPOCH:
+            sessions.close(request.session_id)
+            return list(self._take_wanted({}).values())
+        if request.session_epoch == INITIAL_EPOCH:
+            wanted = self._take_wanted({})
+            self._session = sessions.open(request.session_id, now_ms) if wanted else None
+            if self._session is not None:
+                self._session.partitions = wanted
+            return list(wanted.values())
+        session = sessions.resume(request.session_id, request.session_epoch, now_ms)
+        if isinstance(session, ErrorCode):
+            raise KafkaError(session, "")
+        self._session, self.incremental = session, True
+        self._take_wanted(session.partitions)
+        self._forget(session)
+        return list(session.partitions.values())
+
+    def _take_wanted(self, partitions: dict[Hashable, Wanted]) -> dict[Hashable, Wanted]:
+        """Add what the request names to `partitions`, or change it there."""
+        by_id = self._call.version >= TOPIC_IDS_SINCE
+        topics = self._call.node.topics
+        for asked in self._call.request.topics:
+            name, topic_id = asked.topic, asked.topic_id
+            if by_id:
+                topic = topics.by_id.get(topic_id)
+                name = "" if topic is None else topic.name
+            for p in asked.partitions:
+                key = (topic_id if by_id else name, p.partition)
+                wanted = partitions.get(key)
+                if wanted is None:
+                    wanted = partitions[key] = Wanted(key, name, topic_id, p.partition)
+                wanted.update(
+                    p.fetch_offset,
+                    p.partition_max_bytes,
+                    p.current_leader_epoch,
+                    p.last_fetched_epoch,
+                )
+        return partitions
+
+    def _forget(self, session: FetchSession) -> None:
+        by_id = self._call.version >= TOPIC_IDS_SINCE
+        for asked in self._call.request.forgotten_topics_data:
+            for index in asked.partitions:
+                session.partitions.pop((asked.topic_id if by_id else asked.topic, index), None)
+
+    @property
+    def is_enough(self) -> bool:
+        """Tell whether to answer now."""
+        request = self._call.request
+        return (
+            self._failed
+            or self._bytes >= request.min_bytes
+            or request.max_wait_ms <= 0
+            or not self._wanted
+        )
+
+    def read(self, *, nowait: bool) -> None:
+        """Find the bytes of every partition, within the request's limits."""
+        self._answers, self._bytes, self._failed, self.cold = [], 0, False, []
+        room = min(self._call.request.max_bytes, self._call.node.fetch_bytes_max)
+        for wanted in self._wanted:
+            data = self._read_one(wanted, room, nowait)
+            size = len(data.records)
+            room -= size
+            self._bytes += size
+            if data.error_code:
+                self._failed = True
+            self._answers.append((wanted, data))
+
+    def _read_one(self, wanted: Wanted, room: int, nowait: bool) -> PartitionData:
+        replica = self._find(wanted)
+        if isinstance(replica, ErrorCode):
+            return _failed(wanted.partition, replica)
+        log, state = replica.log, replica.state
+        code = state.decide_epoch(wanted.current_leader_epoch)
+        if code:
+            return _failed(wanted.partition, code)
+        offset, bound = wanted.fetch_offset, state.high_watermark
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            return _failed(
+                wanted.partition, ErrorCode.OFFSET_OUT_OF_RANGE, log.log_start_offset, bound
+            )
+        data = PartitionData(
+            partition_index=wanted.partition,
+            high_watermark=bound,
+            last_stable_offset=bound,
+            log_start_offset=log.log_start_offset,
+            records=b"",
+        )
+        if offset >= bound:
+            return data
+        try:
+            found = self._slice(replica, wanted, room, nowait)
+        except OSError as problem:
+            replica.on_disk_error(problem, "read")
+            return _failed(wanted.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        if found is not None:
+            data.records = found
+        return data
+
+    def _slice(
+        self,
+        replica: Replica,
+        wanted: Wanted,
+        room: int,
+        nowait: bool,
+    ) -> FileSlice | None:
+        # The first partition with bytes gets a whole batch even if that is over the limit, so that a
+        # consumer always makes progress (KIP-74).
+        first = self._bytes == 0 and not self.cold
+        limit = min(wanted.max_bytes, room)
+        if limit <= 0 and not first:
+            return None
+        try:
+            return replica.log.read(
+                wanted.fetch_offset,
+                limit,
+                end_offset=replica.state.high_watermark,
+                min_one=first,
+                nowait=nowait,
+            )
+        except WouldBlock:
+            self.cold.append((replica, wanted))
+            return None
+
+    def _find(self, wanted: Wanted) -> Replica | ErrorCode:
+        node = self._call.node
+        if self._call.version >= TOPIC_IDS_SINCE:
+            topic = node.topics.by_id.get(wanted.topic_id)
+            if topic is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            wanted.topic = topic.name
+        replica = node.replicas.get(wanted.topic, wanted.partition)
+        if replica is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else replica
+
+    def after_warming(self) -> Task[FetchResponse]:
+        """Bring cold ranges into memory in the background, then read as usual."""
+        request = self._call.request
+        for replica, wanted in self.cold:
+            room = min(wanted.max_bytes, request.max_bytes)
+            end = replica.state.high_watermark
+            job = _warming_job(replica, wanted.fetch_offset, room, end)
+            try:
+                yield partial(self._call.node.world.background.run, job)
+            except OSError as problem:
+                replica.on_disk_error(problem, "read")
+        self.read(nowait=False)
+        return self.response()
+
+    def wait(self) -> None:
+        """Wait for bytes on any partition, or for the time the client gave."""
+        node, request = self._call.node, self._call.request
+        keys = [(wanted.topic, wanted.partition) for wanted in self._wanted]
+        self._waiter = Waiter(self, keys, request.min_bytes - self._bytes)
+        node.replicas.waiting.add(self._waiter)
+        node.waiters[self._call.link] = self._waiter
+        deadline_ms = node.world.clock.monotonic_ms() + request.max_wait_ms
+        self._timer = node.world.timers.call_at(deadline_ms, self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        if self._call.node.replicas.waiting.remove(self._waiter):
+            self.complete()
+
+    def complete(self) -> None:
+        """Answer with what is there now."""
+        node = self._call.node
+        self._timer.cancel()
+        node.waiters.pop(self._call.link, None)
+        self.read(nowait=False)  # what just came is in memory
+        self._call.link.reply(self._call.encode(self.response()))
+
+    def response(self) -> FetchResponse:
+        """Build the answer; an incremental one leaves out partitions without news."""
+        answers = self._news() if self.incremental else self._all()
+        session = self._session
+        topics: dict[Any, FetchableTopicResponse] = {}
+        metrics = self._call.node.metrics
+        for wanted, data in answers:
+            topic = topics.get(wanted.key[0])  # type: ignore[index]
+            if topic is None:
+                topic = topics[wanted.key[0]] = FetchableTopicResponse(  # type: ignore[index]
+                    topic=wanted.topic, topic_id=wanted.topic_id, partitions=[]
+                )
+            topic.partitions.append(data)
+            counters = metrics.by_topic.get(wanted.topic)
+            if counters is not None:
+                counters.fetches += 1
+                counters.bytes_out += len(data.records)
+                counters.failed_fetches += data.error_code != 0
+        if session is not None:
+            session.rotate(wanted.key for wanted, data in self._answers if len(data.records))
+        return FetchResponse(
+            session_id=NO_SESSION if session is None else session.id,
+            responses=list(topics.values()),
+        )
+
+    def _all(self) -> list[tuple[Wanted, PartitionData]]:
+        for wanted, data in self._answers:
+            _remember(wanted, data)
+        return self._answers
+
+    def _news(self) -> list[tuple[Wanted, PartitionData]]:
+        return [(wanted, data) for wanted, data in self._answers if _remember(wanted, data)]
+
+
+def _remember(wanted: Wanted, data: PartitionData) -> bool:
+    return wanted.has_news(
+        len(data.records), data.error_code, data.high_watermark, data.log_start_offset
+    )
+
+
+def _warming_job(replica: Replica, offset: int, room: int, end_offset: int) -> Any:  # noqa: ANN401
+    def warm() -> None:
+        found = replica.log.read(offset, room, end_offset=end_offset, min_one=True, nowait=False)
+        if found is not None:
+            found.read()
+
+    return warm
+
+
+def _failed(
+    index: int, code: ErrorCode, log_start_offset: int = -1, high_watermark: int = -1
+) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=high_watermark,
+        last_stable_offset=-1,
+        log_start_offset=log_start_offset,
+        records=b"",
+    )

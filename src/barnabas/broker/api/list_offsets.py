@@ -1,0 +1,146 @@
+"""ListOffsets: the offset at the start, at the end, at a time, or of the newest timestamp."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.model.errors import ErrorCode
+from barnabas.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.broker.call import Call
+    from barnabas.broker.replicas import Replica
+    from barnabas.broker.tasks import Task
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+#: The version from which each special timestamp may be asked for.
+_SINCE: Final = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+_LEADER_EPOCH_SINCE: Final = 4
+_NOTHING: Final = (-1, -1, -1)
+
+
+def handle(call: Call) -> Task[ListOffsetsResponse]:
+    """Look up every partition; those that need the disk go to the background."""
+    topics = []
+    for topic in call.request.topics:
+        twice = _named_twice(topic.partitions)
+        answers = []
+        for asked in topic.partitions:
+            if asked.partition_index in twice:
+                answer = _failed(asked.partition_index, ErrorCode.INVALID_REQUEST)
+            else:
+                answer = yield from _look_up(call, topic.name, asked)
+            if call.version < _LEADER_EPOCH_SINCE:
+                answer.leader_epoch = -1
+            answers.append(answer)
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def refuse(
+    request: ListOffsetsRequest, code: ErrorCode, _message: str | None
+) -> ListOffsetsResponse:
+    """Refuse every partition."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[_failed(asked.partition_index, code) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _named_twice(partitions: list[ListOffsetsPartition]) -> set[int]:
+    seen: set[int] = set()
+    twice: set[int] = set()
+    for asked in partitions:
+        (twice if asked.partition_index in seen else seen).add(asked.partition_index)
+    return twice
+
+
+def _look_up(
+    call: Call, topic: str, asked: ListOffsetsPartition
+) -> Task[ListOffsetsPartitionResponse]:
+    replica = call.node.replicas.get(topic, asked.partition_index)
+    code = _decide(call.version, replica, asked)
+    if replica is None or code:
+        return _failed(asked.partition_index, code)
+    if asked.timestamp < 0 and asked.timestamp != MAX_TIMESTAMP:
+        return _found(asked.partition_index, _special(replica, asked.timestamp))
+    try:
+        job = _search(replica, asked.timestamp)
+        found = yield lambda done: call.node.world.background.run(job, done)
+    except OSError as problem:
+        replica.on_disk_error(problem, "read")
+        return _failed(asked.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
+    return _found(asked.partition_index, found)
+
+
+def _decide(version: int, replica: Replica | None, asked: ListOffsetsPartition) -> ErrorCode:
+    if replica is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if replica.offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if asked.timestamp < 0 and version < _SINCE.get(asked.timestamp, 1 << 15):
+        return ErrorCode.UNSUPPORTED_VERSION
+    return replica.state.decide_epoch(asked.current_leader_epoch)
+
+
+def _special(replica: Replica, timestamp: int) -> tuple[int, int, int]:
+    """Answer what needs no look at the disk: (timestamp, offset, leader epoch)."""
+    log, state = replica.log, replica.state
+    if timestamp == LATEST:
+        return -1, state.high_watermark, state.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        epoch = log.epochs.epoch_at(log.log_start_offset)
+        return -1, log.log_start_offset, -1 if epoch is None else epoch
+    return _NOTHING  # nothing has left this disk
+
+
+def _search(replica: Replica, timestamp: int) -> Callable[[], tuple[int, int, int]]:
+    log, bound = replica.log, replica.state.high_watermark
+
+    def search() -> tuple[int, int, int]:
+        if timestamp == MAX_TIMESTAMP:
+            found = log.max_timestamp()
+        else:
+            found = log.offset_for_timestamp(timestamp)
+        return _NOTHING if found is None or found[1] >= bound else found
+
+    return search
+
+
+def _found(index: int, found: tuple[Any, ...]) -> ListOffsetsPartitionResponse:
+    timestamp, offset, epoch = found
+    return ListOffsetsPartitionResponse(
+        partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch
+    )
+
+
+def _failed(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=index, error_code=code, timestamp=-1, offset=-1, leader_epoch=-1
+    )

@@ -1,0 +1,128 @@
+"""Metadata: which brokers there are, which topics, and who leads their partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker import topic_creation
+from barnabas.broker.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.model.ids import topic_name_problem
+from barnabas.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.call import Call
+    from barnabas.broker.node import Node
+    from barnabas.broker.tasks import Task
+    from barnabas.model.cluster import Topic
+
+_AUTO_CREATE_FLAG_SINCE = 4
+_NO_ID = bytes(16)
+
+
+def handle(call: Call) -> Task[MetadataResponse]:
+    """Answer for the topics named, or for all."""
+    request: MetadataRequest = call.request
+    node = call.node
+    every = request.topics is None or (call.version == 0 and not request.topics)
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    if every:
+        topics = [_known(node, topic, operations) for topic in node.topics.by_name.values()]
+    else:
+        topics = []
+        for wanted in request.topics or ():
+            topics.append((yield from _answer(call, wanted, operations)))
+    host, port = node.address_for(call.link)
+    cluster_operations = request.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node.broker_id, host=host, port=port, rack=node.rack)
+        ],
+        cluster_id=node.cluster_id,
+        controller_id=node.broker_id,
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if cluster_operations else NOT_ASKED,
+    )
+
+
+def refuse(request: MetadataRequest, code: ErrorCode, _message: str | None) -> MetadataResponse:
+    """Refuse every topic named."""
+    return MetadataResponse(
+        topics=[_failed(t.name, t.topic_id, code) for t in request.topics or ()], error_code=code
+    )
+
+
+def _answer(
+    call: Call, wanted: MetadataRequestTopic, operations: int
+) -> Task[MetadataResponseTopic]:
+    node = call.node
+    if wanted.name is None:
+        topic = node.topics.by_id.get(wanted.topic_id)
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        topic = node.topics.by_name.get(wanted.name)
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None and topic_name_problem(wanted.name) is not None:
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        elif topic is None and _may_create(call):
+            topic, code = yield from _auto_create(node, wanted.name)
+    if topic is None:
+        return _failed(wanted.name, wanted.topic_id, code)
+    return _known(node, topic, operations)
+
+
+def _may_create(call: Call) -> bool:
+    asked = call.version < _AUTO_CREATE_FLAG_SINCE or call.request.allow_auto_topic_creation
+    return bool(asked) and call.node.config.get_bool("auto.create.topics.enable")
+
+
+def _auto_create(node: Node, name: str) -> Task[tuple[Topic | None, ErrorCode]]:
+    try:
+        assignment = topic_creation.decide_assignment(node, -1, -1)
+        yield from topic_creation.create(node, topic_creation.plan_topic(node, name, assignment))
+    except KafkaError as refusal:
+        if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+            return None, refusal.code
+    # Another client may be creating the same topic right now: then its leader is not there yet.
+    return node.topics.by_name.get(name), ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _known(node: Node, topic: Topic, operations: int) -> MetadataResponseTopic:
+    partitions = []
+    for index, partition in enumerate(topic.partitions):
+        replica = node.replicas.get(topic.name, index)
+        offline = replica is None or replica.offline
+        partitions.append(
+            MetadataResponsePartition(
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE if offline else ErrorCode.NONE,
+                partition_index=index,
+                leader_id=-1 if offline else partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.in_sync),
+                offline_replicas=list(partition.replicas) if offline else [],
+            )
+        )
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.is_internal,
+        partitions=partitions,
+        topic_authorized_operations=operations,
+    )
+
+
+def _failed(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=code,
+        name=name,
+        topic_id=topic_id if name is None else _NO_ID,
+        topic_authorized_operations=NOT_ASKED,
+    )

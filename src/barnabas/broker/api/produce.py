@@ -1,0 +1,180 @@
+"""Produce: append one batch to each partition named, answer by acks.
+
+One bad partition never fails its neighbours. On one node every in-sync replica has a batch as soon as
+the leader has it, so acks=all and acks=1 are answered at once; a flush that a topic's settings ask for
+comes before the answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.broker import batch_check
+from barnabas.broker.batch_check import Refusal
+from barnabas.broker.outcomes import NO_REPLY, CloseLink
+from barnabas.model.errors import ErrorCode
+from barnabas.wire.batch import TRANSACTIONAL
+from barnabas.wire.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.call import Call
+    from barnabas.broker.replicas import Replica
+    from barnabas.broker.tasks import Task
+
+#: From this version on topics are named by id.
+TOPIC_IDS_SINCE = 13
+_ACKS = (-1, 0, 1)
+
+
+def handle(call: Call) -> Any:  # noqa: ANN401
+    """Append everything, then answer."""
+    request: ProduceRequest = call.request
+    if request.acks not in _ACKS:
+        return refuse(
+            request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; allowed: all, 0, 1"
+        )
+    by_id = call.version >= TOPIC_IDS_SINCE
+    to_flush: list[Replica] = []
+    responses = []
+    for topic in request.topic_data:
+        name = _topic_name(call, topic.topic_id) if by_id else topic.name
+        partitions = [
+            _produce(call, name, data.index, data.records, to_flush)
+            for data in topic.partition_data
+        ]
+        responses.append(
+            TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
+            )
+        )
+    response = ProduceResponse(responses=responses)
+    if to_flush:
+        return _after_flush(call, response, to_flush)
+    return _answer(call, response)
+
+
+def refuse(request: ProduceRequest, code: ErrorCode, message: str | None) -> Any:  # noqa: ANN401
+    """Refuse every partition."""
+    if request.acks == 0:
+        return NO_REPLY
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    _failed(data.index, code, message) for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _answer(call: Call, response: ProduceResponse) -> Any:  # noqa: ANN401
+    if call.request.acks != 0:
+        return response
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                # A producer that asked for no answer learns of a failure by losing its link, as in Kafka.
+                name = ErrorCode(partition.error_code).name
+                raise CloseLink(f"acks=0 and {name}: {partition.error_message}")
+    return NO_REPLY
+
+
+def _topic_name(call: Call, topic_id: bytes) -> str | None:
+    topic = call.node.topics.by_id.get(topic_id)
+    return None if topic is None else topic.name
+
+
+def _produce(
+    call: Call, name: str | None, index: int, records: memoryview | None, to_flush: list[Replica]
+) -> PartitionProduceResponse:
+    if name is None:
+        return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+    node = call.node
+    replica = node.replicas.get(name, index)
+    if replica is None:
+        return _failed(
+            index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}"
+        )
+    replica.metrics.produces += 1
+    try:
+        response = _append(call, replica, records)
+    except Refusal as refusal:
+        replica.metrics.failed_produces += 1
+        return _failed(index, refusal.code, refusal.message)
+    if replica.log.unflushed_records >= replica.config.flush_messages:
+        to_flush.append(replica)
+    return response
+
+
+def _append(call: Call, replica: Replica, records: memoryview | None) -> PartitionProduceResponse:
+    node, log = call.node, replica.log
+    if replica.offline:
+        raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {replica.key} has failed")
+    config = replica.config
+    code = replica.state.decide_append(call.request.acks, config.min_insync_replicas)
+    if code:
+        raise Refusal(code, f"fewer than min.insync.replicas={config.min_insync_replicas} in sync")
+    header = batch_check.check(records, call.version, config)
+    assert records is not None
+    if header.attributes & TRANSACTIONAL:
+        raise Refusal(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this broker yet")
+    now_ms = node.world.clock.now_ms()
+    if header.producer_id >= 0:
+        seen = log.check_producer(header)
+        if seen is not None:
+            return _seen_before(replica, seen)
+    batch, header, append_time = batch_check.conform(records, header, config, now_ms)
+    base_offset = replica.append(batch, header, now_ms)
+    if isinstance(base_offset, ErrorCode):
+        raise Refusal(base_offset, f"{replica.key} could not be written; see the broker's log")
+    metrics = replica.metrics
+    metrics.messages_in += header.record_count
+    metrics.bytes_in += len(batch)
+    return PartitionProduceResponse(
+        index=replica.key.partition,
+        base_offset=base_offset,
+        log_append_time_ms=append_time,
+        log_start_offset=log.log_start_offset,
+    )
+
+
+def _seen_before(replica: Replica, seen: Any) -> PartitionProduceResponse:  # noqa: ANN401
+    """Acknowledge a repeated batch with its first offset; refuse one out of sequence."""
+    if isinstance(seen, ErrorCode):
+        raise Refusal(seen, f"the sequence number does not follow the last one on {replica.key}")
+    append_time = seen.timestamp if replica.config.log_append_time else -1
+    return PartitionProduceResponse(
+        index=replica.key.partition,
+        base_offset=seen.base_offset,
+        log_append_time_ms=append_time,
+        log_start_offset=replica.log.log_start_offset,
+    )
+
+
+def _failed(index: int, code: ErrorCode, message: str | None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index, error_code=code, base_offset=-1, error_message=message
+    )
+
+
+def _after_flush(call: Call, response: ProduceResponse, replicas: list[Replica]) -> Task[Any]:
+    """Hold the answer until the logs that are due have been synced; a failed sync is told."""
+    failed = []
+    for replica in replicas:
+        try:
+            yield replica.flush
+        except OSError:
+            failed.append(replica.key)
+    if failed:
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+        return refuse(call.request, code, f"could not be synced: {', '.join(map(str, failed))}")
+    return _answer(call, response)

@@ -1,0 +1,32 @@
+"""One request on its way through the node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.wire import frame
+
+if TYPE_CHECKING:
+    from barnabas.broker.node import Node
+    from barnabas.ports import Link
+
+
+class Call:
+    """What a handler gets: the decoded request, who sent it, and the node it came to."""
+
+    __slots__ = ("api_key", "client_id", "correlation_id", "link", "node", "request", "version")
+
+    def __init__(self, node: Node, link: Link, head: frame.RequestHead) -> None:
+        """Take over the header; the request is set once it is decoded."""
+        self.node = node
+        self.link = link
+        self.api_key = head.api_key
+        self.version = head.api_version
+        self.correlation_id = head.correlation_id
+        self.client_id = head.client_id
+        self.request: Any = None
+
+    def encode(self, response: Any) -> list[Any]:  # noqa: ANN401
+        """Encode a response of this call's API and version, framed."""
+        header = frame.response_header(self.correlation_id, self.api_key, self.version)
+        return frame.finish(response.encode(self.version), header)

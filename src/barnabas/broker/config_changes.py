@@ -1,0 +1,154 @@
+"""Changing the settings of topics and of brokers while they run.
+
+A change is planned on what is in force, written to the coordination store, and then in force here at once. Changes are
+made one after another (`Node.changes`), so that none is planned on what another is about to replace.
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.broker import znodes
+from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.model.ids import topic_name_problem
+from barnabas.ports import CoordinationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from barnabas.broker.node import Node
+    from barnabas.broker.tasks import Task
+    from barnabas.model.cluster import Topic
+
+log = logging.getLogger(__name__)
+
+
+class ResourceType(IntEnum):
+    """What has settings; the numbers are those of the requests."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Plans(NamedTuple):
+    """How a request changes what it names. Both raise KafkaError to refuse."""
+
+    #: A topic's own settings in, the new ones out.
+    topic: Callable[[Mapping[str, str]], dict[str, str]]
+    #: The new dynamic settings of this broker, or with True those of all.
+    broker: Callable[[bool], dict[str, str]]
+
+
+def find_topic(node: Node, name: str) -> Topic:
+    """Return the topic of that name, or raise KafkaError."""
+    problem = topic_name_problem(name)
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    topic = node.topics.by_name.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+    return topic
+
+
+def check_broker_name(node: Node, name: str) -> None:
+    """Refuse a broker that is not this one; the empty name stands for all brokers."""
+    if not name:
+        return
+    try:
+        number = int(name)
+    except ValueError:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}"
+        ) from None
+    if number != node.broker_id:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {node.broker_id} or an empty name for all brokers,"
+            f" but received {name}",
+        )
+
+
+def duplicates(resources: Sequence[tuple[int, str]]) -> set[tuple[int, str]]:
+    """Find the resources that one request names more than once: each of them is refused."""
+    seen: set[tuple[int, str]] = set()
+    twice = set()
+    for resource in resources:
+        (twice if resource in seen else seen).add(resource)
+    return twice
+
+
+def unsupported_resource(kind: int) -> KafkaError:
+    """Say which resources have settings here."""
+    known = ", ".join(f"{one.value} ({one.name.lower()})" for one in ResourceType)
+    return KafkaError(
+        ErrorCode.INVALID_REQUEST, f"Resource type {kind} has no settings here; there are: {known}."
+    )
+
+
+def change(node: Node, kind: int, name: str, plans: Plans, *, validate_only: bool) -> Task[None]:
+    """Change a topic's or a broker's settings, or just check with `validate_only`; KafkaError if refused."""
+    yield node.changes.take
+    try:
+        if kind == ResourceType.TOPIC:
+            yield from _change_topic(node, name, plans, validate_only=validate_only)
+        elif kind == ResourceType.BROKER:
+            yield from _change_broker(node, name, plans, validate_only=validate_only)
+        else:
+            raise unsupported_resource(kind)
+    finally:
+        node.changes.give()
+
+
+def _change_topic(node: Node, name: str, plans: Plans, *, validate_only: bool) -> Task[None]:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic's settings need the topic's name.")
+    known = node.topics.by_name.get(name)
+    # As in Kafka the settings are looked at first, also for a topic that is not there.
+    overrides = plans.topic({} if known is None else known.overrides)
+    topic = find_topic(node, name)
+    if validate_only:
+        return
+    operations = znodes.topic_config_operations(name, overrides)
+    yield lambda done: node.world.coordination.commit(operations, done)
+    topic.overrides = overrides
+    _apply(node, topic)
+    log.info("settings of topic %s are now %s", name, overrides)
+
+
+def _change_broker(node: Node, name: str, plans: Plans, *, validate_only: bool) -> Task[None]:
+    check_broker_name(node, name)
+    cluster_wide = not name
+    texts = plans.broker(cluster_wide)
+    if validate_only:
+        return
+    yield from _store_broker(node, znodes.ALL_BROKERS if cluster_wide else str(node.broker_id), texts)
+    if cluster_wide:
+        node.config = node.config.with_dynamic(node.config.dynamic, texts)
+    else:
+        node.config = node.config.with_dynamic(texts, node.config.dynamic_default)
+    for topic in node.topics.by_name.values():
+        _apply(node, topic)
+    # Values stay out of the log: some are passwords.
+    log.info("dynamic settings of %s are now %s", f"broker {name}" if name else "all brokers", sorted(texts))
+
+
+def _store_broker(node: Node, broker: str, texts: Mapping[str, str]) -> Task[None]:
+    changed = znodes.broker_config_operations(broker, texts, exists=True)
+    try:
+        yield lambda done: node.world.coordination.commit(changed, done)
+    except CoordinationError:
+        created = znodes.broker_config_operations(broker, texts, exists=False)
+        yield lambda done: node.world.coordination.commit(created, done)
+
+
+def _apply(node: Node, topic: Topic) -> None:
+    config = node.log_config(topic.overrides)
+    for replica in node.replicas.of_topic(topic.name):
+        if replica.config is not config:
+            replica.config = config
+            replica.log.configure(config)

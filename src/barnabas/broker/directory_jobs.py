@@ -1,0 +1,48 @@
+"""Background work on the log directories, one job at a time, in the order it was asked for.
+
+Why an order: a `LogDirectory` is not made for two callers at once, and a topic that is deleted and created again
+must have its old folder out of the way before the new one is made. It is a Background for whoever needs one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.broker.tasks import Done
+    from barnabas.ports import Background
+
+Job = tuple["Callable[[], Any]", "Done"]
+
+
+class DirectoryJobs:
+    """See the module. Bounded by the callers: each has one job per topic, directory or request under way."""
+
+    __slots__ = ("_background", "_queue", "_running")
+
+    def __init__(self, background: Background) -> None:
+        """Start with nothing to do."""
+        self._background = background
+        self._queue: deque[Job] = deque()
+        self._running = False
+
+    def run(self, job: Callable[[], Any], done: Done) -> None:
+        """Run `job` in the background after all jobs before it, then call `done(result, error)`."""
+        self._queue.append((job, done))
+        if not self._running:
+            self._start_next()
+
+    def _start_next(self) -> None:
+        job, done = self._queue.popleft()
+        self._running = True
+
+        def finished(result: Any, error: BaseException | None) -> None:  # noqa: ANN401
+            self._running = False
+            if self._queue:
+                self._start_next()
+            done(result, error)
+
+        self._background.run(job, finished)

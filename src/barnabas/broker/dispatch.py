@@ -1,0 +1,94 @@
+"""The API table: key -> versions served, decoder, handler. `docs/protocol.md` is generated from it.
+
+A key stands here only once it is served. `TABLE` is all that the node consults; ApiVersions tells
+clients the same ranges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.broker.api import (
+    api_versions,
+    create_topics,
+    fetch,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+)
+from barnabas.wire import frame
+from barnabas.wire.messages.index import APIS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+
+    from barnabas.broker.call import Call
+    from barnabas.model.errors import ErrorCode
+
+
+@dataclass(slots=True)
+class Api:
+    """How one API is served."""
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    #: What ApiVersions says; lower than what is served only where a client needs to see it.
+    advertised_min: int
+    decode: Callable[[memoryview, int, int], Any]
+    handle: Callable[[Call], Any]
+    refuse: Callable[[Any, ErrorCode, str | None], Any]
+    #: Its handler is done with the frame's memory when it returns or first waits.
+    in_place: bool
+
+
+def _api(
+    key: int,
+    module: ModuleType,
+    versions: tuple[int, int],
+    *,
+    advertised_min: int | None = None,
+    in_place: bool = False,
+) -> Api:
+    request, _response = frame.message_types(key)
+    return Api(
+        key,
+        APIS[key].name,
+        *versions,
+        versions[0] if advertised_min is None else advertised_min,
+        request.decode,
+        module.handle,
+        module.refuse,
+        in_place,
+    )
+
+
+TABLE: Final[Mapping[int, Api]] = {
+    api.key: api
+    for api in (
+        # With a minimum of 3, librdkafka 2.0 to 2.6 silently sends gzip and lz4 uncompressed.
+        _api(0, produce, (3, 13), advertised_min=0, in_place=True),
+        _api(1, fetch, (4, 18), in_place=True),
+        _api(2, list_offsets, (1, 11)),
+        _api(3, metadata, (0, 13)),
+        _api(18, api_versions, (0, 5)),
+        _api(19, create_topics, (2, 7)),
+        _api(22, init_producer_id, (0, 5)),
+    )
+}
+
+
+def unsupported_api_versions(call: Call) -> list[Any]:
+    """Answer an ApiVersions of a version nobody knows: version 0's layout and only its own range (KIP-511)."""
+    api = TABLE[frame.API_VERSIONS]
+    call.version = 0
+    return call.encode(api_versions.unsupported(api.min_version, api.max_version))
+
+
+def advertised() -> list[tuple[int, int, int]]:
+    """Return (key, lowest, highest version) of everything served."""
+    return [(api.key, api.advertised_min, api.max_version) for api in TABLE.values()]

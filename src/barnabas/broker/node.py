@@ -1,0 +1,211 @@
+"""One broker: owns the parts and routes what happens to them.
+
+Every entry point (`on_request`, `on_disconnect`, `on_turn_end`, timers, answers from outside) runs to its end on
+the one thread of decision and never waits. What needs an answer from outside is a task (`tasks.py`).
+The real server and the simulator drive the same object.
+"""
+
+from __future__ import annotations
+
+import logging
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any
+
+from barnabas.broker import dispatch, shutdown, startup
+from barnabas.broker.call import Call
+from barnabas.broker.directory_jobs import DirectoryJobs
+from barnabas.broker.metrics import Metrics
+from barnabas.broker.outcomes import NO_REPLY, CloseLink
+from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.replicas import Replicas
+from barnabas.broker.turns import Turns
+from barnabas.broker.upkeep import Upkeep
+from barnabas.broker.znodes import ALL_BROKERS
+from barnabas.core.fetch_session import FetchSessions
+from barnabas.model.cluster import Topics
+from barnabas.model.config.broker_config import resolve_topic
+from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.wire.frame import API_VERSIONS, RequestHead, decode_request_header
+from barnabas.wire.primitives import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.broker.dispatch import Api
+    from barnabas.broker.tasks import Start, Task
+    from barnabas.core.waiting import Waiter
+    from barnabas.model.config.broker_config import BrokerConfig
+    from barnabas.model.config.log_config import LogConfig
+    from barnabas.model.ids import TopicPartition
+    from barnabas.ports import Link, World
+    from barnabas.storage.directory import LogDirectory
+
+log = logging.getLogger(__name__)
+
+
+class Node:
+    """A broker that hosts replicas and answers requests."""
+
+    def __init__(self, config: BrokerConfig, world: World) -> None:
+        """Build the parts; `start` must run before requests come."""
+        self.config = config
+        self.world = world
+        self.broker_id: int = config.node_id
+        rack = config.get("broker.rack")
+        self.rack: str | None = None if rack is None else str(rack)
+        self.cluster_id = ""
+        self.topics = Topics()
+        self.metrics = Metrics()
+        self.replicas = Replicas(world, self.metrics)
+        self.directories: list[LogDirectory] = []
+        #: Which directory holds a partition's folder.
+        self.placement: dict[TopicPartition, LogDirectory] = {}
+        #: What touches the directories as such goes through here: opening, renaming, checkpoints.
+        self.directory_jobs = DirectoryJobs(world.background)
+        #: Who may change topics and settings that exist: one task at a time.
+        self.changes = Turns()
+        self.producer_ids = ProducerIds(self)
+        self.fetch_sessions = FetchSessions(
+            config.get_int("max.incremental.fetch.session.cache.slots"), self._random_session_id
+        )
+        #: Where listeners without an advertised address are reached: name -> (host, port).
+        self.advertised: dict[str, tuple[str, int]] = {}
+        #: The request that a link waits for, if it waits for bytes: to forget it when the link goes.
+        self.waiters: dict[Link, Waiter[Any]] = {}
+        #: Topics between the decision to create them and their first replica: name -> nothing.
+        self.creating: dict[str, None] = {}
+        self.fetch_bytes_max = config.get_int("fetch.max.bytes")
+        self.stopping = False
+        self.upkeep = Upkeep(self)
+        self._apis: Mapping[int, Api] = dispatch.TABLE
+
+    def start(self) -> Task[None]:
+        """Read the store and open the logs; then the node takes requests."""
+        yield from startup.start(self)
+        self.upkeep.start()
+
+    def release_waiting(self) -> None:
+        """Begin to stop: answer what waits with what there is."""
+        self.upkeep.stop()
+        shutdown.release_waiting(self)
+
+    def stop(self) -> Task[None]:
+        """Flush, close and mark the stop as clean; every request has been answered."""
+        yield from shutdown.stop(self)
+
+    def on_request(self, link: Link, frame: memoryview) -> list[Any] | None:
+        """Handle one request; the reply's parts, or None if `link.reply` will bring it later.
+
+        WireError (bytes that are no request this node serves) or CloseLink: the link is to be closed. The frame's
+        memory is the caller's again when this returns.
+        """
+        head = decode_request_header(frame)
+        api = self._apis.get(head.api_key)
+        if api is None or not api.min_version <= head.api_version <= api.max_version:
+            return self._on_unsupported(link, head)
+        call = Call(self, link, head)
+        # Handlers that run to their end here read the frame where it lies; others get a copy.
+        body = frame if api.in_place else memoryview(bytes(frame))
+        call.request = api.decode(body, head.api_version, head.body_pos)
+        self.metrics.requests[head.api_key] += 1
+        try:
+            response = api.handle(call)
+            if type(response) is GeneratorType:
+                start = next(response)
+                self._drive(api, call, response, start)
+                return None
+        except StopIteration as end:
+            response = end.value
+        except CloseLink:
+            raise
+        except Exception as problem:  # noqa: BLE001  (an edge: a request fails alone)
+            response = self._refuse(api, call, problem)
+        if response is None:
+            return None
+        return self._encode(api, call, response)
+
+    def on_disconnect(self, link: Link) -> None:
+        """Forget what a closed link was waiting for."""
+        waiter = self.waiters.pop(link, None)
+        if waiter is not None:
+            self.replicas.waiting.remove(waiter)
+
+    def on_turn_end(self) -> None:
+        """Finish the requests for which enough bytes came in this turn."""
+        for waiter in self.replicas.waiting.take_ready():
+            waiter.owner.complete()
+
+    def served_versions(self) -> list[tuple[int, int, int]]:
+        """Tell which APIs are served: (key, lowest, highest version)."""
+        return dispatch.advertised()
+
+    def load_dynamic_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Take the settings that were changed at run time; they were checked when they were set."""
+        own, everyone = configs.get(str(self.broker_id), {}), configs.get(ALL_BROKERS, {})
+        if own or everyone:
+            self.config = self.config.with_dynamic(own, everyone)
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """Resolve a topic's settings against the broker's."""
+        return resolve_topic(self.config, overrides)
+
+    def address_for(self, link: Link) -> tuple[str, int]:
+        """Tell a client where to reach this broker: as advertised, else as it reached us now."""
+        return self.advertised.get(link.listener) or (link.local_host, link.local_port)
+
+    def finish(self, api: Api, call: Call, response: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+        """Answer a call that had to wait."""
+        if problem is not None:
+            response = self._refuse(api, call, problem)
+        try:
+            parts = self._encode(api, call, response)
+        except CloseLink:
+            call.link.close()
+        else:
+            call.link.reply(parts)
+
+    def _encode(self, api: Api, call: Call, response: Any) -> list[Any]:  # noqa: ANN401
+        if response is NO_REPLY:
+            return []
+        try:
+            return call.encode(response)
+        except WireError as problem:  # our own fault: say so, and do not leave the client waiting
+            log.error("%s v%d: the answer cannot be encoded: %s", api.name, call.version, problem)
+            self.metrics.failures += 1
+            raise CloseLink("no answer could be encoded") from problem
+
+    def _drive(self, api: Api, call: Call, task: Task[Any], start: Start) -> None:
+        def resume(result: Any, error: BaseException | None) -> None:  # noqa: ANN401
+            try:
+                again = task.throw(error) if error is not None else task.send(result)
+            except StopIteration as end:
+                self.finish(api, call, end.value, None)
+            except CloseLink:
+                call.link.close()
+            except Exception as problem:  # noqa: BLE001  (an edge: a request fails alone)
+                self.finish(api, call, None, problem)
+            else:
+                again(resume)
+
+        start(resume)
+
+    def _refuse(self, api: Api, call: Call, problem: BaseException) -> Any:  # noqa: ANN401
+        if isinstance(problem, KafkaError):
+            return api.refuse(call.request, problem.code, problem.message)
+        log.error(
+            "%s v%d failed (correlation id %d, client %s)",
+            api.name, call.version, call.correlation_id, call.client_id, exc_info=problem,
+        )  # fmt: skip
+        self.metrics.failures += 1
+        return api.refuse(call.request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+    def _on_unsupported(self, link: Link, head: RequestHead) -> list[Any]:
+        if head.api_key == API_VERSIONS:
+            return dispatch.unsupported_api_versions(Call(self, link, head))
+        raise WireError(
+            f"API key {head.api_key} version {head.api_version} is not served here"
+            f" (client {head.client_id!r})"
+        )
+
+    def _random_session_id(self) -> int:
+        return int.from_bytes(self.world.rng.random_bytes(4)) & 0x7FFFFFFF or 1

@@ -1,0 +1,188 @@
+"""The partitions that this broker hosts: each a log with the rules of its partition.
+
+Joins `storage.log` (bytes) with `core.partition` (rules) and tells those who wait for bytes. Decides
+nothing about requests. A replica whose disk failed stays in the table and answers KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from typing import TYPE_CHECKING, Any
+
+from barnabas.broker.metrics import TopicMetrics
+from barnabas.core.waiting import Waiting
+from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
+from barnabas.wire.batch import LOG_OVERHEAD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.broker.metrics import Metrics
+    from barnabas.broker.tasks import Done
+    from barnabas.core.partition import PartitionState
+    from barnabas.model.cluster import Topic
+    from barnabas.model.config.log_config import LogConfig
+    from barnabas.ports import Background, Clock, World
+    from barnabas.storage.directory import LogDirectory
+    from barnabas.storage.log import Log
+    from barnabas.wire.batch import BatchHeader
+
+log = logging.getLogger(__name__)
+
+
+class Replica:
+    """One hosted partition."""
+
+    __slots__ = (
+        "_background", "_clock", "_flush_running", "_flush_waiters", "_waiting", "config", "directory", "key",
+        "log", "metrics", "offline", "state", "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self, topic: Topic, index: int, log_: Log, state: PartitionState, directory: LogDirectory
+    ) -> None:
+        """Host a partition whose log is open."""
+        self.topic = topic
+        self.key = TopicPartition(topic.name, index)
+        self.log = log_
+        self.state = state
+        self.directory = directory
+        self.config: LogConfig = log_.config
+        self.offline = False
+        self._flush_running = False
+        self._flush_waiters: list[Done] = []
+        self._waiting: Waiting[Any] | None = None
+        self._background: Background | None = None
+        self._clock: Clock | None = None
+        self.metrics = TopicMetrics()
+
+    def attach(self, waiting: Waiting[Any], world: World, metrics: TopicMetrics) -> None:
+        """Join the node: whom to tell of new bytes, where fsync runs, what counts."""
+        self._waiting = waiting
+        self._background = world.background
+        self._clock = world.clock
+        self.metrics = metrics
+
+    def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int | ErrorCode:
+        """Append a checked batch as leader; its base offset, or why not."""
+        log_, state = self.log, self.state
+        try:
+            base_offset, _last, flush_due = log_.append(batch, header, state.leader_epoch, now_ms)
+        except OSError as problem:
+            self.on_disk_error(problem, "append")
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if state.on_end_offset(state.broker_id, log_.log_end_offset):
+            assert self._waiting is not None
+            self._waiting.on_bytes(self.key, header.batch_length + LOG_OVERHEAD)
+        if flush_due:
+            self.flush_in_background()
+        return base_offset
+
+    def on_disk_error(self, problem: OSError, doing: str) -> None:
+        """Take the replica offline, unless the disk is merely full: that passes."""
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT) and not self.log.is_broken:
+            log.error("%s: no room to %s: %s", self.key, doing, problem)
+            return
+        if not self.offline:
+            log.critical("%s: offline, cannot %s: %s", self.key, doing, problem)
+        self.offline = True
+
+    @property
+    def needs_flush(self) -> bool:
+        """Tell whether something appended is not on the medium yet."""
+        return self._flush_running or self.log.unflushed_records > 0
+
+    def flush(self, done: Done) -> None:
+        """Bring everything appended so far to the medium, then call `done`. One fsync at a time."""
+        self._flush_waiters.append(done)
+        if not self._flush_running:
+            self._start_flush()
+
+    def flush_in_background(self) -> None:
+        """Flush without anybody waiting: a closed segment, or by time."""
+        if not self._flush_running:
+            self._start_flush()
+
+    def _start_flush(self) -> None:
+        assert self._background is not None
+        waiters, self._flush_waiters = self._flush_waiters, []
+        assert self._clock is not None
+        now_ms = self._clock.now_ms()
+        try:
+            job = self.log.plan_flush(now_ms, everything=bool(waiters))
+        except OSError as problem:
+            self._end_flush(waiters, problem)
+            return
+        self._flush_running = True
+
+        def flushed(_result: Any, error: BaseException | None) -> None:  # noqa: ANN401
+            self._flush_running = False
+            try:
+                if job is not None:
+                    self.log.on_flushed(job)
+            except OSError as problem:
+                error = problem
+            self._end_flush(waiters, error)
+
+        self._background.run(_nothing if job is None else job.run, flushed)
+
+    def _end_flush(self, waiters: list[Done], error: BaseException | None) -> None:
+        if isinstance(error, OSError):
+            self.on_disk_error(error, "flush")
+        for waiter in waiters:
+            waiter(None, error)
+        if self._flush_waiters and not self._flush_running:
+            self._start_flush()
+
+
+def _nothing() -> None:
+    """Flush nothing: the answer still comes later, as callers expect."""
+
+
+class Replicas:
+    """All of them, by topic name and partition number."""
+
+    __slots__ = ("_by_topic", "_metrics", "_world", "waiting")
+
+    def __init__(self, world: World, metrics: Metrics) -> None:
+        """Start with none."""
+        self._world = world
+        self._metrics = metrics
+        self._by_topic: dict[str, dict[int, Replica]] = {}
+        self.waiting: Waiting[Any] = Waiting()
+
+    def __iter__(self) -> Iterator[Replica]:
+        """Every hosted replica, in order of creation."""
+        for partitions in self._by_topic.values():
+            yield from partitions.values()
+
+    def __len__(self) -> int:
+        """How many are hosted."""
+        return sum(len(partitions) for partitions in self._by_topic.values())
+
+    def get(self, topic: str, index: int) -> Replica | None:
+        """Find one."""
+        partitions = self._by_topic.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    def of_topic(self, topic: str) -> list[Replica]:
+        """All of a topic's that are hosted here."""
+        return list(self._by_topic.get(topic, {}).values())
+
+    def add(self, replica: Replica) -> None:
+        """Host one more."""
+        topic = replica.key.topic
+        replica.attach(self.waiting, self._world, self._metrics.by_topic[topic])
+        partitions = self._by_topic.setdefault(topic, {})
+        assert replica.key.partition not in partitions, f"{replica.key} is hosted already"
+        partitions[replica.key.partition] = replica
+
+    def drop_topic(self, topic: str) -> list[Replica]:
+        """Stop hosting a topic; those who wait on it are woken and find it gone."""
+        dropped = list(self._by_topic.pop(topic, {}).values())
+        self._metrics.by_topic.pop(topic, None)
+        for replica in dropped:
+            self.waiting.on_change(replica.key)
+        return dropped

@@ -1,0 +1,159 @@
+"""Bringing a node up: read the store, take the directories, open the logs.
+
+The coordination store says which topics exist. A folder that it does not know is set aside as `-stray`,
+never deleted, with one exception: a store without a cluster id is new, and what lies in the directories
+then was written by Apache Kafka (or its store was lost), so its topics are adopted under their names and ids.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.broker import topic_creation, znodes
+from barnabas.model.cluster import Partition, Topic
+from barnabas.model.ids import TopicId, TopicPartition, topic_id_text
+from barnabas.storage.directory import Contents, FoundPartition, LogDirectory, read_identity
+
+if TYPE_CHECKING:
+    from barnabas.broker.node import Node
+    from barnabas.broker.replicas import Replica
+    from barnabas.broker.tasks import Task
+    from barnabas.ports import Operation
+
+log = logging.getLogger(__name__)
+
+
+def start(node: Node) -> Task[None]:
+    """Run once, before any request. Errors end the start: a broker never runs on half of its data."""
+    world = node.world
+    tree = yield lambda done: world.coordination.read_tree("/", done)
+    cluster_id = znodes.read_cluster_id(tree)
+    is_new = cluster_id is None
+    if cluster_id is None:
+        cluster_id = yield from _found_cluster(node)
+    node.cluster_id = cluster_id
+    node.load_dynamic_configs(znodes.read_broker_configs(tree))
+    node.producer_ids.load(znodes.read_producer_id_block(tree))
+    topics = znodes.read_topics(tree)
+    contents = yield lambda done: world.background.run(lambda: _open_directories(node), done)
+    if is_new:
+        topics += yield from _adopt(node, contents)
+    for topic in topics:
+        node.topics.put(topic)
+    yield from _raise_epochs(node)
+    replicas = yield lambda done: world.background.run(lambda: _open_all(node, contents), done)
+    for replica in replicas:
+        node.replicas.add(replica)
+
+
+def _found_cluster(node: Node) -> Task[str]:
+    """Give a new store its cluster id: the one that stands in the directories, or a random one."""
+    world, paths = node.world, node.config.log_dirs
+
+    def read_identities() -> list[str]:
+        found = [read_identity(world.disk, path) for path in paths]
+        return [meta.cluster_id for meta in found if meta is not None and meta.cluster_id]
+
+    known = yield lambda done: world.background.run(read_identities, done)
+    cluster_id = known[0] if known else topic_id_text(TopicId(topic_creation.new_id(node)))
+    operations: list[Operation] = [znodes.cluster_id_operation(cluster_id)]
+    yield lambda done: world.coordination.commit(operations, done)
+    return str(cluster_id)
+
+
+def _open_directories(node: Node) -> list[Contents]:
+    contents = []
+    for path in node.config.log_dirs:
+        directory = LogDirectory(node.world.disk, node.world.rng, path)
+        found = directory.open(node.cluster_id, node.broker_id)
+        for problem in found.problems:
+            log.warning("%s: %s", path, problem)
+        for folder in found.deleted:
+            node.world.disk.remove_tree(folder)
+        for partition in found.partitions:
+            node.placement[partition.topic_partition] = directory
+        node.directories.append(directory)
+        contents.append(found)
+    return contents
+
+
+def _adopt(node: Node, contents: list[Contents]) -> Task[list[Topic]]:
+    """Make topics of the folders that another broker wrote; partitions it did not have are created."""
+    by_name: dict[str, list[FoundPartition]] = {}
+    for found in contents:
+        for partition in found.partitions:
+            by_name.setdefault(partition.topic_partition.topic, []).append(partition)
+    topics = [_adopted(node, name, found) for name, found in sorted(by_name.items())]
+    for topic in topics:
+        operations = znodes.create_topic_operations(topic)
+        yield partial(node.world.coordination.commit, operations)
+        log.info("adopted topic %s with %d partitions", topic.name, len(topic.partitions))
+    return topics
+
+
+def _adopted(node: Node, name: str, found: list[FoundPartition]) -> Topic:
+    count = max(partition.topic_partition.partition for partition in found) + 1
+    ids = [partition.topic_id for partition in found if partition.topic_id is not None]
+    topic_id = ids[0] if ids else topic_creation.new_id(node)
+    replicas = (node.broker_id,)
+    return Topic(name, topic_id, [Partition(replicas, node.broker_id, 0, replicas)] * count)
+
+
+def _raise_epochs(node: Node) -> Task[None]:
+    """Start a new leader epoch on what was not closed cleanly: readers then learn of a lost tail (KIP-320)."""
+    operations: list[Operation] = []
+    for topic in node.topics.by_name.values():
+        for index, partition in enumerate(topic.partitions):
+            directory = node.placement.get(TopicPartition(topic.name, index))
+            if directory is None or directory.was_clean:
+                continue
+            topic.partitions[index] = Partition(
+                partition.replicas, partition.leader, partition.leader_epoch + 1, partition.in_sync
+            )
+            operations += znodes.leader_epoch_operations(topic, index)
+    if operations:
+        yield lambda done: node.world.coordination.commit(operations, done)
+
+
+def _open_all(node: Node, contents: list[Contents]) -> list[Replica]:
+    """Open every log, set strays aside. Blocks: a log that cannot be opened is left out, and told."""
+    _set_strays_aside(node, contents)
+    replicas = []
+    for topic in node.topics.by_name.values():
+        for index in range(len(topic.partitions)):
+            try:
+                replica = topic_creation.open_replica(node, topic, index)
+            except OSError as problem:
+                log.critical("%s-%d: offline, cannot open its log: %s", topic.name, index, problem)
+                continue
+            _report_recovery(replica)
+            replicas.append(replica)
+    return replicas
+
+
+def _set_strays_aside(node: Node, contents: list[Contents]) -> None:
+    for found in contents:
+        for partition in found.partitions:
+            key = partition.topic_partition
+            if _is_known(node, key, partition.topic_id):
+                continue
+            directory = node.placement.pop(key)
+            log.warning("%s belongs to no topic: set aside as %s", key, directory.rename_stray(key))
+
+
+def _is_known(node: Node, key: TopicPartition, topic_id: bytes | None) -> bool:
+    topic = node.topics.by_name.get(key.topic)
+    return (
+        topic is not None and key.partition < len(topic.partitions) and topic_id in (None, topic.id)
+    )
+
+
+def _report_recovery(replica: Replica) -> None:
+    report = replica.log.recovery
+    if report.cut_bytes:
+        log.warning(
+            "%s: cut %d bytes after offset %d that were no whole, valid batches",
+            replica.key, report.cut_bytes, replica.log.log_end_offset,
+        )  # fmt: skip

@@ -1,0 +1,35 @@
+"""Work that needs an answer from outside, written top to bottom.
+
+A task is a generator. It yields a *start*: a function that takes `done`, sets something going (a commit
+to the coordination store, a job in the background, a timer) and has `done(result, error)` called
+later. The task is resumed with the result, or the error is raised inside it. No asyncio: the same
+code runs under the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+Done = Callable[[Any, BaseException | None], None]
+Start = Callable[[Done], None]
+Result = TypeVar("Result")
+Task = Generator[Start, Any, Result]
+
+
+def drive(
+    task: Task[Result], finished: Callable[[Result | None, BaseException | None], None]
+) -> None:
+    """Run a task to its end, then call `finished(result, error)` once."""
+
+    def resume(result: Any, error: BaseException | None) -> None:  # noqa: ANN401
+        try:
+            start = task.throw(error) if error is not None else task.send(result)
+        except StopIteration as end:
+            finished(end.value, None)
+        except Exception as caught:  # noqa: BLE001  (an edge: the owner of the task gets it)
+            finished(None, caught)
+        else:
+            start(resume)
+
+    resume(None, None)

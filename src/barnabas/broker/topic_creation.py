@@ -1,0 +1,193 @@
+"""Creating topics and adding partitions: check, decide, write down, then open the logs.
+
+The commit to the coordination store is the moment at which a topic exists. A crash before it leaves
+nothing; a crash after it leaves a topic whose missing logs the next start creates.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker import znodes
+from barnabas.broker.replicas import Replica
+from barnabas.core.partition import PartitionState
+from barnabas.model.cluster import Partition, Topic
+from barnabas.model.config.alter import replace_topic
+from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.model.ids import TopicId, TopicPartition, collides, topic_name_problem
+from barnabas.ports import CoordinationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.broker.node import Node
+    from barnabas.broker.tasks import Task
+    from barnabas.storage.directory import LogDirectory
+
+log = logging.getLogger(__name__)
+
+#: Partitions that one request may create, as in Kafka.
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+
+
+def plan_topic(
+    node: Node,
+    name: str,
+    assignment: Sequence[tuple[int, ...]],
+    configs: Sequence[tuple[str, str | None]] = (),
+) -> Topic:
+    """Make the topic as it will be, or raise KafkaError with the reason why not."""
+    problem = topic_name_problem(name)
+    if problem is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if name in node.topics.by_name:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    for other in (*node.topics.by_name, *node.creating):
+        if collides(name, other):
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{name}' collides with existing topic: {other}",
+            )
+    overrides = replace_topic(node.config, configs)
+    partitions = [Partition(replicas, replicas[0], 0, replicas) for replicas in assignment]
+    return Topic(name, new_id(node), partitions, overrides)
+
+
+def new_id(node: Node) -> bytes:
+    """Make a random id of the kind Kafka uses: UUID version 4, never one whose text starts with a dash."""
+    while True:
+        raw = bytearray(node.world.rng.random_bytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        if raw[0] >> 2 != 0x3E and any(raw):  # 62 is "-" in url-safe base64
+            return bytes(raw)
+
+
+def decide_assignment(
+    node: Node, partition_count: int, replication_factor: int
+) -> list[tuple[int, ...]]:
+    """Spread new partitions over the brokers; -1 takes the broker's default."""
+    if partition_count == -1:
+        partition_count = node.config.get_int("num.partitions")
+    if partition_count < 1:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"Number of partitions must be larger than 0, not {partition_count}.",
+        )
+    if partition_count > PARTITIONS_PER_REQUEST_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{partition_count} partitions in one request; at most {PARTITIONS_PER_REQUEST_MAX} are taken.",
+        )
+    if replication_factor == -1:
+        replication_factor = node.config.get_int("default.replication.factor")
+    if replication_factor < 1:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0."
+        )
+    if replication_factor > 1:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {replication_factor} time(s): only 1 broker is there.",
+        )
+    return [(node.broker_id,)] * partition_count
+
+
+def check_assignment(
+    node: Node, assignments: Mapping[int, Sequence[int]], first: int = 0
+) -> list[tuple[int, ...]]:
+    """Check an assignment that a client made: partitions from `first` on without a gap, known brokers."""
+    if sorted(assignments) != list(range(first, first + len(assignments))):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Partitions should be a consecutive 0-based integer sequence from {first}, not {sorted(assignments)}.",
+        )
+    for index in sorted(assignments):
+        brokers = assignments[index]
+        if not brokers or len(set(brokers)) != len(brokers):
+            problem = f"Partition {index} needs a list of different brokers, not {list(brokers)}."
+        elif set(brokers) != {node.broker_id}:
+            problem = f"Partition {index} names a broker that is not there: {list(brokers)}; known: [{node.broker_id}]."
+        else:
+            continue
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+    return [tuple(assignments[index]) for index in sorted(assignments)]
+
+
+def create(node: Node, topic: Topic) -> Task[None]:
+    """Write the topic down and host it; KafkaError if somebody was faster or the disk refuses."""
+    node.creating[topic.name] = None
+    operations = znodes.create_topic_operations(topic)
+    try:
+        yield lambda done: node.world.coordination.commit(operations, done)
+        yield from _host_or_undo(node, topic)
+    except CoordinationError:
+        raise KafkaError(
+            ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists."
+        ) from None
+    finally:
+        node.creating.pop(topic.name, None)
+    log.info("created topic %s with %d partitions", topic.name, len(topic.partitions))
+
+
+def _host_or_undo(node: Node, topic: Topic) -> Task[None]:
+    try:
+        replicas = yield from open_replicas(node, topic, range(len(topic.partitions)))
+    except OSError as problem:
+        log.error("cannot create the logs of %s, undoing: %s", topic.name, problem)
+        operations = znodes.delete_topic_operations(topic)
+        yield lambda done: node.world.coordination.commit(operations, done)
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"cannot create the logs: {problem}"
+        ) from None
+    node.topics.put(topic)
+    for replica in replicas:
+        node.replicas.add(replica)
+
+
+def add_partitions(node: Node, topic: Topic, assignment: Sequence[tuple[int, ...]]) -> Task[None]:
+    """Give a topic more partitions."""
+    old_count = len(topic.partitions)
+    new = [Partition(replicas, replicas[0], 0, replicas) for replicas in assignment]
+    grown = Topic(topic.name, topic.id, topic.partitions + new, topic.overrides)
+    operations = znodes.add_partitions_operations(grown, old_count)
+    yield lambda done: node.world.coordination.commit(operations, done)
+    replicas = yield from open_replicas(node, grown, range(old_count, len(grown.partitions)))
+    topic.partitions = grown.partitions
+    node.topics.touch()
+    for replica in replicas:
+        replica.topic = topic
+        node.replicas.add(replica)
+
+
+def open_replicas(node: Node, topic: Topic, indexes: range) -> Task[list[Replica]]:
+    """Open or create the logs of these partitions in the background."""
+
+    def job() -> list[Replica]:
+        return [open_replica(node, topic, index) for index in indexes]
+
+    opened: list[Replica] = yield lambda done: node.directory_jobs.run(job, done)
+    return opened
+
+
+def open_replica(node: Node, topic: Topic, index: int) -> Replica:
+    """Open one log where it is, or create it in the emptiest directory. Blocks: background only."""
+    key = TopicPartition(topic.name, index)
+    directory = node.placement.get(key) or _emptiest(node)
+    node.placement[key] = directory
+    config = node.log_config(topic.overrides)
+    opened = directory.open_log(key, TopicId(topic.id), config, node.world.clock.now_ms())
+    partition = topic.partitions[index]
+    # Everything in the only replica's log is committed.
+    state = PartitionState(
+        node.broker_id, partition.replicas, partition.leader_epoch, opened.log_end_offset
+    )
+    return Replica(topic, index, opened, state, directory)
+
+
+def _emptiest(node: Node) -> LogDirectory:
+    if len(node.directories) == 1:
+        return node.directories[0]
+    taken = list(node.placement.values())
+    return min(node.directories, key=taken.count)

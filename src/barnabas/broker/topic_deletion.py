@@ -1,0 +1,86 @@
+"""Taking topics away.
+
+The commit to the coordination store is the moment at which a topic is gone. What follows only tidies up: a crash after it
+leaves folders that belong to no topic, and the next start sets them aside. Folders are renamed before the answer, in
+the order of `Node.directory_jobs`, so that a topic of the same name can be created at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.broker import checkpointing, znodes
+from barnabas.broker.file_removal import remove_folders_later
+from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.ports import CoordinationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.broker.node import Node
+    from barnabas.broker.replicas import Replica
+    from barnabas.broker.tasks import Task
+    from barnabas.model.cluster import Topic
+
+log = logging.getLogger(__name__)
+
+
+def delete(node: Node, topic: Topic) -> Task[None]:
+    """Delete a topic; KafkaError if somebody was faster."""
+    yield node.changes.take
+    try:
+        yield from _delete(node, topic)
+    finally:
+        node.changes.give()
+
+
+def _delete(node: Node, topic: Topic) -> Task[None]:
+    operations = znodes.delete_topic_operations(topic)
+    if node.topics.by_id.get(topic.id) is not topic:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        yield lambda done: node.world.coordination.commit(operations, done)
+    except CoordinationError:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
+    node.topics.drop(topic)
+    replicas = node.replicas.drop_topic(topic.name)
+    for replica in replicas:
+        # Requests that found it before the deletion must not append to it any more.
+        replica.offline = True
+    log.info("deleted topic %s with %d partitions", topic.name, len(topic.partitions))
+    if replicas:
+        yield from _set_aside(node, replicas)
+
+
+def _set_aside(node: Node, replicas: list[Replica]) -> Task[None]:
+    job = _plan_set_aside(node, replicas)
+    try:
+        paths = yield lambda done: node.directory_jobs.run(job, done)
+    except OSError as problem:
+        # The topic is gone all the same; the next start finds the folders.
+        log.error("cannot set aside all folders of %s: %s", replicas[0].key.topic, problem)
+        return
+    remove_folders_later(node.world, paths, replicas[0].config.file_delete_delay_ms)
+
+
+def _plan_set_aside(node: Node, replicas: list[Replica]) -> Callable[[], list[str]]:
+    directories = {replica.directory.path: replica.directory for replica in replicas}.values()
+    # A topic of the same name must not inherit where this one's logs started.
+    checkpoints = [checkpointing.plan_write(node, directory) for directory in directories]
+
+    def job() -> list[str]:
+        paths = [_set_one_aside(node, replica) for replica in replicas]
+        for write in checkpoints:
+            write()
+        return paths
+
+    return job
+
+
+def _set_one_aside(node: Node, replica: Replica) -> str:
+    replica.log.close(clean=False)
+    path = replica.directory.rename_for_delete(replica.key)
+    replica.log.moved_to(path)
+    node.placement.pop(replica.key, None)
+    return path

@@ -1,0 +1,48 @@
+"""One after another: tasks that read something, wait, and write it back.
+
+Kafka's controller makes one change at a time; a change here waits for the coordination store and for disks, so two
+that overlap would each start from what they both saw and the later would undo the earlier.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.broker.tasks import Done
+
+
+class Turns:
+    """Held by at most one task: `yield turns.take`, then `turns.give()` in a `finally`.
+
+    Bounded by the number of connections: each has at most one request under way.
+    """
+
+    __slots__ = ("_passing", "_taken", "_waiting")
+
+    def __init__(self) -> None:
+        """Start with nobody holding it."""
+        self._taken = False
+        self._passing = False
+        self._waiting: deque[Done] = deque()
+
+    def take(self, done: Done) -> None:
+        """Call `done` when it is the caller's turn: at once, or when all before it have given theirs back."""
+        if self._taken or self._waiting:
+            self._waiting.append(done)
+            return
+        self._taken = True
+        done(None, None)
+
+    def give(self) -> None:
+        """Let the next one go on."""
+        assert self._taken
+        self._taken = False
+        if self._passing:
+            return  # called from below the loop here, which goes on: no recursion, however many wait
+        self._passing = True
+        while self._waiting and not self._taken:
+            self._taken = True
+            self._waiting.popleft()(None, None)
+        self._passing = False

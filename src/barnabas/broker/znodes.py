@@ -1,0 +1,172 @@
+"""How topics, configurations and ids stand in the coordination store: Kafka 3.9's paths and JSON.
+
+Bytes in, values out, and the operations that change them. Nothing here talks to the store.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.model.cluster import Partition, Topic
+from barnabas.model.ids import TopicId, topic_id_from_text, topic_id_text
+from barnabas.ports import Create, Delete, Operation, SetData, ZNode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CLUSTER_ID: Final = "/cluster/id"
+TOPICS: Final = "/brokers/topics"
+TOPIC_CONFIGS: Final = "/config/topics"
+BROKER_CONFIGS: Final = "/config/brokers"
+PRODUCER_IDS: Final = "/latest_producer_id_block"
+#: Dynamic settings of all brokers stand under this name.
+ALL_BROKERS: Final = "<default>"
+#: Ids handed out per write to the store, as in Kafka.
+PRODUCER_ID_BLOCK: Final = 1000
+
+
+def _encode(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def cluster_id_operation(cluster_id: str) -> Operation:
+    """Write down the id of a new cluster."""
+    return Create(CLUSTER_ID, _encode({"version": "1", "id": cluster_id}))
+
+
+def read_cluster_id(tree: Mapping[str, ZNode]) -> str | None:
+    """Return the cluster's id; None in a new store."""
+    node = tree.get(CLUSTER_ID)
+    return None if node is None else str(json.loads(node.data)["id"])
+
+
+def _topic_data(topic: Topic) -> bytes:
+    return _encode(
+        {
+            "partitions": {str(i): list(p.replicas) for i, p in enumerate(topic.partitions)},
+            "topic_id": topic_id_text(TopicId(topic.id)),
+            "adding_replicas": {},
+            "removing_replicas": {},
+            "version": 3,
+        }
+    )
+
+
+def _state_data(partition: Partition) -> bytes:
+    return _encode(
+        {
+            "controller_epoch": 1,
+            "leader": partition.leader,
+            "version": 1,
+            "leader_epoch": partition.leader_epoch,
+            "isr": list(partition.in_sync),
+        }
+    )
+
+
+def _config_data(overrides: Mapping[str, str]) -> bytes:
+    return _encode({"version": 1, "config": dict(overrides)})
+
+
+def _state_path(topic: str, index: int) -> str:
+    return f"{TOPICS}/{topic}/partitions/{index}/state"
+
+
+def create_topic_operations(topic: Topic) -> list[Operation]:
+    """Create a topic whole: configuration, assignment, and the state of each partition."""
+    operations: list[Operation] = [
+        Create(f"{TOPIC_CONFIGS}/{topic.name}", _config_data(topic.overrides)),
+        Create(f"{TOPICS}/{topic.name}", _topic_data(topic)),
+    ]
+    return operations + _create_states(topic, 0)
+
+
+def add_partitions_operations(topic: Topic, old_count: int) -> list[Operation]:
+    """Write the partitions from `old_count` on of a topic that has them already in memory."""
+    operations: list[Operation] = [SetData(f"{TOPICS}/{topic.name}", _topic_data(topic))]
+    return operations + _create_states(topic, old_count)
+
+
+def _create_states(topic: Topic, start: int) -> list[Operation]:
+    return [
+        Create(_state_path(topic.name, index), _state_data(topic.partitions[index]))
+        for index in range(start, len(topic.partitions))
+    ]
+
+
+def delete_topic_operations(topic: Topic) -> list[Operation]:
+    """Delete a topic whole."""
+    return [Delete(f"{TOPICS}/{topic.name}"), Delete(f"{TOPIC_CONFIGS}/{topic.name}")]
+
+
+def topic_config_operations(topic: str, overrides: Mapping[str, str]) -> list[Operation]:
+    """Replace a topic's settings."""
+    return [SetData(f"{TOPIC_CONFIGS}/{topic}", _config_data(overrides))]
+
+
+def leader_epoch_operations(topic: Topic, index: int) -> list[Operation]:
+    """Write a partition's state again after its leader epoch was raised."""
+    return [SetData(_state_path(topic.name, index), _state_data(topic.partitions[index]))]
+
+
+def broker_config_operations(
+    broker: str, overrides: Mapping[str, str], *, exists: bool
+) -> list[Operation]:
+    """Replace the dynamic settings of one broker, or of `ALL_BROKERS`."""
+    path, data = f"{BROKER_CONFIGS}/{broker}", _config_data(overrides)
+    return [SetData(path, data) if exists else Create(path, data)]
+
+
+def read_broker_configs(tree: Mapping[str, ZNode]) -> dict[str, dict[str, str]]:
+    """Return the dynamic settings by broker name."""
+    prefix = BROKER_CONFIGS + "/"
+    return {
+        path[len(prefix) :]: json.loads(node.data)["config"]
+        for path, node in tree.items()
+        if path.startswith(prefix) and node.data
+    }
+
+
+def read_topics(tree: Mapping[str, ZNode]) -> list[Topic]:
+    """Return all topics, sorted by name."""
+    prefix = TOPICS + "/"
+    names = sorted(
+        path[len(prefix) :]
+        for path in tree
+        if path.startswith(prefix) and "/" not in path[len(prefix) :]
+    )
+    return [_read_topic(name, tree) for name in names]
+
+
+def _read_topic(name: str, tree: Mapping[str, ZNode]) -> Topic:
+    content = json.loads(tree[f"{TOPICS}/{name}"].data)
+    assignment: dict[str, list[int]] = content["partitions"]
+    partitions = []
+    for index in range(len(assignment)):
+        state: dict[str, Any] = json.loads(tree[_state_path(name, index)].data)
+        partitions.append(
+            Partition(
+                tuple(assignment[str(index)]),
+                state["leader"],
+                state["leader_epoch"],
+                tuple(state["isr"]),
+            )
+        )
+    config = tree.get(f"{TOPIC_CONFIGS}/{name}")
+    overrides = {} if config is None else json.loads(config.data)["config"]
+    return Topic(name, topic_id_from_text(content["topic_id"]), partitions, overrides)
+
+
+def read_producer_id_block(tree: Mapping[str, ZNode]) -> int:
+    """Return the first id that no block has covered yet."""
+    node = tree.get(PRODUCER_IDS)
+    return 0 if node is None else int(json.loads(node.data)["block_end"]) + 1
+
+
+def producer_id_block_operations(broker: int, start: int, *, exists: bool) -> list[Operation]:
+    """Take the block that starts at this id."""
+    end = start + PRODUCER_ID_BLOCK - 1
+    data = {"version": 1, "broker": broker, "block_start": str(start), "block_end": str(end)}
+    write = SetData if exists else Create
+    return [write(PRODUCER_IDS, _encode(data))]

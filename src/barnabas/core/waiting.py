@@ -1,0 +1,83 @@
+"""Requests that wait: for bytes to arrive on partitions, or for their deadline.
+
+One table, no coroutine or timer object per partition: an append looks up its partition and takes the
+bytes off what each waiter still lacks. Knows nothing of requests; a waiter is whatever the caller
+hangs on it. Bounded by the number of connections: each has at most one request under way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+Owner = TypeVar("Owner")
+
+
+class Waiter(Generic[Owner]):
+    """One waiting request. `owner` is the caller's; `done` turns true exactly once."""
+
+    __slots__ = ("done", "keys", "missing_bytes", "owner")
+
+    def __init__(self, owner: Owner, keys: Sequence[Hashable], missing_bytes: int) -> None:
+        """Wait until `missing_bytes` more have come on any of the keys."""
+        self.owner = owner
+        self.keys = keys
+        self.missing_bytes = missing_bytes
+        self.done = False
+
+
+class Waiting(Generic[Owner]):
+    """All waiting requests by partition."""
+
+    __slots__ = ("_by_key", "_ready", "count")
+
+    def __init__(self) -> None:
+        """Start with nobody waiting."""
+        self._by_key: dict[Hashable, dict[Waiter[Owner], None]] = {}
+        self._ready: list[Waiter[Owner]] = []
+        self.count = 0
+
+    def add(self, waiter: Waiter[Owner]) -> None:
+        """Let it wait on all its keys."""
+        self.count += 1
+        for key in waiter.keys:
+            self._by_key.setdefault(key, {})[waiter] = None
+
+    def remove(self, waiter: Waiter[Owner]) -> bool:
+        """Take it out: deadline or lost connection. False if it was done already."""
+        if waiter.done:
+            return False
+        waiter.done = True
+        self.count -= 1
+        for key in waiter.keys:
+            waiters = self._by_key.get(key)
+            if waiters is not None:
+                waiters.pop(waiter, None)
+                if not waiters:
+                    del self._by_key[key]
+        return True
+
+    def on_bytes(self, key: Hashable, size_bytes: int) -> None:
+        """Note that bytes became readable: waiters that have enough become ready."""
+        waiters = self._by_key.get(key)
+        if waiters is None:
+            return
+        for waiter in list(waiters):
+            waiter.missing_bytes -= size_bytes
+            if waiter.missing_bytes <= 0 and self.remove(waiter):
+                self._ready.append(waiter)
+
+    def on_change(self, key: Hashable) -> None:
+        """Wake everyone on this key: its partition changed in a way that must be told at once."""
+        for waiter in list(self._by_key.get(key, ())):
+            if self.remove(waiter):
+                self._ready.append(waiter)
+
+    def take_ready(self) -> list[Waiter[Owner]]:
+        """Return those that became ready, in the order they did, and forget them."""
+        ready = self._ready
+        if ready:
+            self._ready = []
+        return ready

@@ -1,0 +1,144 @@
+"""A whole broker of real parts: loop, disk, store, node, server; from settings to a clean stop.
+
+Used by `barnabas up` and by `barnabas.Broker`. Decides nothing about requests or logs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.broker.node import Node
+from barnabas.broker.tasks import Task, drive
+from barnabas.ports import World
+from barnabas.runtime.disk import RealDisk, lock_directory
+from barnabas.runtime.embedded import EmbeddedStore
+from barnabas.runtime.loop import Loop, SystemRng
+from barnabas.runtime.server import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.model.config.broker_config import BrokerConfig
+    from barnabas.runtime.metrics_http import MetricsServer
+
+#: Name of the coordination store's file, in the first log directory.
+STORE_FILE: Final = "barnabas.db"
+#: How long a stop waits for clients to take their last answers.
+DRAIN_MS: Final = 5_000
+_DRAIN_STEP_MS: Final = 5
+
+log = logging.getLogger(__name__)
+
+
+class RunningBroker:
+    """One broker in this process, on the thread that calls `run`."""
+
+    def __init__(self, config: BrokerConfig, metrics: tuple[str, int] | None = None) -> None:
+        """Take the directories and bind nothing yet; OSError if a directory cannot be had.
+
+        `metrics` is the address at which to serve figures.
+        """
+        self._metrics_address = metrics
+        self.metrics_server: MetricsServer | None = None
+        for path in config.log_dirs:
+            os.makedirs(path, exist_ok=True)
+        self._locks = [lock_directory(path) for path in config.log_dirs]
+        self.loop = Loop()
+        self._store = EmbeddedStore(self.loop, os.path.join(config.log_dirs[0], STORE_FILE))
+        self.disk = RealDisk()
+        world = World(self.loop.clock, SystemRng(), self.loop, self.loop, self._store, self.disk)
+        self.node = Node(config, world)
+        self.server = Server(self.loop, self.node)
+        self._failure: BaseException | None = None
+        self._stopping = False
+        #: Addresses that clients can connect to, once it runs: (listener name, host, port).
+        self.addresses: list[tuple[str, str, int]] = []
+
+    def run(self, ready: Callable[[], None]) -> None:
+        """Start, call `ready` when clients can connect, serve until `stop`. Raises what kept it from it."""
+        self._drive(self.node.start(), lambda: self._listen(ready))
+        try:
+            self.loop.run_forever()
+        finally:
+            self._close()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Begin a clean stop. Safe from any thread and from a signal handler; twice is once."""
+        self.loop.post(self._begin_stop)
+
+    def _drive(self, task: Task[Any], then: Callable[[], None]) -> None:
+        def finished(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+            if problem is None:
+                then()
+            else:
+                self._fail(problem)
+
+        drive(task, finished)
+
+    def _fail(self, problem: BaseException) -> None:
+        self._failure = problem
+        self.server.close()
+        self.loop.stop()
+
+    def _listen(self, ready: Callable[[], None]) -> None:
+        if self._stopping:
+            return
+        config = self.node.config
+        advertised = {listener.name: listener for listener in config.advertised_listeners}
+        try:
+            for listener in config.listeners:
+                host, port = self.server.listen(listener.name, listener.host, listener.port)
+                self.addresses.append((listener.name, host, port))
+                told = advertised.get(listener.name)
+                if told is not None:
+                    self.node.advertised[listener.name] = (told.host, told.port or port)
+        except OSError as problem:
+            where = f"{listener.host}:{listener.port}"
+            self._fail(OSError(problem.errno, f"cannot listen on {where}: {problem.strerror}"))
+            return
+        if self._serve_metrics():
+            ready()
+
+    def _serve_metrics(self) -> bool:
+        if self._metrics_address is None:
+            return True
+        # Imported here: a broker without metrics does without http.server, a fifth of its start-up time.
+        from barnabas.runtime.metrics_http import MetricsServer
+
+        host, port = self._metrics_address
+        try:
+            self.metrics_server = MetricsServer(self, host, port)
+        except OSError as problem:
+            self._fail(OSError(problem.errno, f"cannot serve metrics on {host}:{port}: {problem}"))
+            return False
+        return True
+
+    def _begin_stop(self) -> None:
+        if self._stopping:
+            return
+        self._stopping = True
+        self.server.stop_listening()
+        self.node.release_waiting()
+        self._drain(self.loop.clock.monotonic_ms() + DRAIN_MS)
+
+    def _drain(self, deadline_ms: int) -> None:
+        now_ms = self.loop.clock.monotonic_ms()
+        if not self.server.is_quiet and now_ms < deadline_ms:
+            self.loop.call_at(now_ms + _DRAIN_STEP_MS, lambda: self._drain(deadline_ms))
+            return
+        self.server.close()
+        self._drive(self.node.stop(), self.loop.stop)
+
+    def _close(self) -> None:
+        if self.metrics_server is not None:
+            self.metrics_server.close()
+        self.server.close()
+        self._store.close()
+        self.loop.close()
+        self.disk.close()
+        for lock in self._locks:
+            lock.release()

@@ -1,0 +1,243 @@
+"""The thread of decision: one poll, callbacks, timers, and jobs that come back from other threads.
+
+Why not asyncio: the server needs `epoll_wait`, a table of callbacks and a heap, and measured here that
+is a third of the cost per request (docs/adr/0002). What may block runs in a small pool of threads
+and its answer is posted back. Nothing here knows about Kafka.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import logging
+import os
+import select
+import selectors
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+READ: Final = 0x001
+WRITE: Final = 0x004
+#: The peer closed its side; asked for together with READ or WRITE or alone.
+HANGUP: Final = 0x2000
+
+#: fsync, cold reads and deletions: they wait for a disk, not for a processor.
+BACKGROUND_THREADS: Final = 4
+_IDLE_WAIT_S: Final = 60.0
+
+log = logging.getLogger(__name__)
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some start."""
+        return time.monotonic_ns() // 1_000_000
+
+
+class SystemRng:
+    """The machine's source of random bytes."""
+
+    def random_bytes(self, size: int) -> bytes:
+        """Return random bytes fit for ids."""
+        return os.urandom(size)
+
+
+class BookedCall:
+    """A timer: cancelled ones stay in the heap until their time, holding nothing."""
+
+    __slots__ = ("call", "deadline_ms")
+
+    def __init__(self, deadline_ms: int, call: Callable[[], None]) -> None:
+        """Book a call."""
+        self.deadline_ms = deadline_ms
+        self.call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        """Do not call any more."""
+        self.call = None
+
+    def __lt__(self, other: BookedCall) -> bool:
+        """Sort by deadline."""
+        return self.deadline_ms < other.deadline_ms
+
+
+class _SelectorPoll:
+    """`select.epoll`'s few calls on systems without it."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+
+    def register(self, fd: int, events: int) -> None:
+        self._selector.register(fd, self._mask(events))
+
+    def modify(self, fd: int, events: int) -> None:
+        self._selector.modify(fd, self._mask(events))
+
+    def unregister(self, fd: int) -> None:
+        self._selector.unregister(fd)
+
+    def poll(self, timeout: float, maxevents: int) -> list[tuple[int, int]]:
+        found = []
+        for key, events in self._selector.select(timeout)[:maxevents]:
+            mask = READ if events & selectors.EVENT_READ else 0
+            found.append((key.fd, mask | (WRITE if events & selectors.EVENT_WRITE else 0)))
+        return found
+
+    def close(self) -> None:
+        self._selector.close()
+
+    @staticmethod
+    def _mask(events: int) -> int:
+        mask = selectors.EVENT_WRITE if events & WRITE else 0
+        # A selector cannot watch for a hang-up alone: reading tells it as well.
+        return mask | selectors.EVENT_READ if events & (READ | HANGUP) else mask
+
+
+class Loop:
+    """Run callbacks of descriptors, timers and posted calls, one after another.
+
+    It is the Timers port (`call_at`) and the Background port (`run`) of the real world.
+    """
+
+    def __init__(self, *, portable: bool = False) -> None:
+        """Open the poll and the pipe that wakes it; `portable` does without epoll."""
+        self.clock = SystemClock()
+        use_epoll = hasattr(select, "epoll") and not portable
+        self._poll: Any = select.epoll() if use_epoll else _SelectorPoll()
+        self._handlers: dict[int, Callable[[int], None]] = {}
+        self._timers: list[BookedCall] = []
+        self._posted: deque[Callable[[], None]] = deque()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._turn_end: list[Callable[[], None]] = []
+        self._stopping = False
+        self._pool: ThreadPoolExecutor | None = None
+        self._idle_ns = 0
+        self._idle_since_ns = time.monotonic_ns()
+        self.watch(self._wake_read, READ, self._on_wake)
+
+    def watch(self, fd: int, events: int, handler: Callable[[int], None]) -> None:
+        """Call `handler(events)` whenever the descriptor is ready."""
+        self._handlers[fd] = handler
+        self._poll.register(fd, events)
+
+    def rewatch(self, fd: int, events: int) -> None:
+        """Change what a watched descriptor is watched for."""
+        self._poll.modify(fd, events)
+
+    def unwatch(self, fd: int) -> None:
+        """Stop watching; call before the descriptor is closed."""
+        del self._handlers[fd]
+        self._poll.unregister(fd)
+
+    def call_at(self, deadline_ms: int, call: Callable[[], None]) -> BookedCall:
+        """Book a call at a time of the monotonic clock."""
+        booked = BookedCall(deadline_ms, call)
+        heapq.heappush(self._timers, booked)
+        return booked
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Have a call made on the loop's thread. Safe from any thread and from a signal handler."""
+        self._posted.append(call)
+        with contextlib.suppress(BlockingIOError):  # a pipe full of wake-ups wakes as well
+            os.write(self._wake_write, b"\0")
+
+    def at_turn_end(self, call: Callable[[], None]) -> None:
+        """Make this call once after the events of every turn."""
+        self._turn_end.append(call)
+
+    def run(
+        self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]
+    ) -> None:
+        """Run `job` in the pool, then `done(result, error)` on the loop's thread."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(BACKGROUND_THREADS, "barnabas-background")
+
+        def work() -> None:
+            result: Any = None
+            error: BaseException | None = None
+            try:
+                result = job()
+            except Exception as caught:  # noqa: BLE001  (an edge: the caller gets it)
+                error = caught
+            self.post(lambda: done(result, error))
+
+        self._pool.submit(work)
+
+    def run_forever(self) -> None:
+        """Run until `stop`, on the calling thread."""
+        poll, handlers, turn_end = self._poll.poll, self._handlers, self._turn_end
+        now_ns = time.monotonic_ns
+        while not self._stopping:
+            wait_s = self._wait_s()
+            before = now_ns()
+            ready = poll(wait_s, 256)
+            self._idle_ns += now_ns() - before
+            for fd, events in ready:
+                handler = handlers.get(fd)
+                if handler is not None:  # closed by an earlier callback of this turn
+                    handler(events)
+            if self._timers:
+                self._run_timers()
+            for call in turn_end:
+                call()
+
+    def take_idle_ratio(self) -> float:
+        """Return the share of time since the last call in which there was nothing to do."""
+        now_ns = time.monotonic_ns()
+        ratio = self._idle_ns / max(now_ns - self._idle_since_ns, 1)
+        self._idle_ns, self._idle_since_ns = 0, now_ns
+        return min(ratio, 1.0)
+
+    def stop(self) -> None:
+        """End `run_forever` after this turn. Safe from any thread."""
+
+        def end() -> None:
+            self._stopping = True
+
+        self.post(end)
+
+    def close(self) -> None:
+        """Wait for background jobs and give the descriptors back; their answers are still delivered."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+        self._run_posted()
+        self._poll.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _wait_s(self) -> float:
+        while self._timers and self._timers[0].call is None:
+            heapq.heappop(self._timers)
+        if not self._timers:
+            return _IDLE_WAIT_S
+        wait_ms = self._timers[0].deadline_ms - self.clock.monotonic_ms()
+        return min(max(wait_ms, 0) / 1000, _IDLE_WAIT_S)
+
+    def _run_timers(self) -> None:
+        now_ms = self.clock.monotonic_ms()
+        while self._timers and self._timers[0].deadline_ms <= now_ms:
+            call = heapq.heappop(self._timers).call
+            if call is not None:
+                call()
+
+    def _on_wake(self, _events: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_read, 4096)
+        self._run_posted()
+
+    def _run_posted(self) -> None:
+        for _ in range(len(self._posted)):
+            self._posted.popleft()()

@@ -1,0 +1,443 @@
+"""Sockets: frames in, replies out in order, back-pressure, sendfile.
+
+One request per connection is under way at a time, as in Kafka: while one waits, or while replies
+do not drain, the connection is not read. That keeps replies in order and bounds what a client can make
+the broker hold: one receive buffer's worth of requests. Replies of one turn leave in one system call.
+
+Knows frames and buffers, not what is in them: the node does. A client's bad bytes close its connection
+and nothing else.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.ports import FileSlice
+from barnabas.runtime.loop import HANGUP, READ, WRITE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.broker.node import Node
+    from barnabas.runtime.loop import Loop
+
+#: One for all connections: frames that came whole are handled where they lie.
+RECEIVE_BUFFER_BYTES: Final = 256 * 1024
+#: A frame is given this much room at once; a longer one grows as its bytes really come.
+FRAME_ROOM_BYTES: Final = 1024 * 1024
+#: No more requests are read from a connection that has so many reply parts unsent.
+UNSENT_PARTS_MAX: Final = 256
+#: A slice up to this size is copied into the same system call as the bytes around it.
+COPY_SLICE_BYTES: Final = 32 * 1024
+#: Buffers per sendmsg; the system's limit is 1024.
+SEND_PARTS_MAX: Final = 128
+#: Connections taken per turn, so that a storm of them does not starve the others.
+ACCEPTS_PER_TURN: Final = 64
+#: How long to leave the backlog alone when descriptors have run out.
+ACCEPT_PAUSE_MS: Final = 100
+
+_GONE: Final = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError, TimeoutError)
+_SIZE: Final = struct.Struct(">i")
+
+log = logging.getLogger(__name__)
+
+
+class Connection:
+    """One client. It is the node's Link."""
+
+    __slots__ = (
+        "_backlog", "_events", "_fd", "_filled", "_frame", "_out", "_server", "_sock", "_waiting",
+        "client_id", "is_open", "last_used_ms", "listener", "local_host", "local_port", "peer_host",
+    )  # fmt: skip
+
+    def __init__(self, server: Server, sock: socket.socket, listener: str, now_ms: int) -> None:
+        """Take over a fresh socket."""
+        self._server = server
+        self._sock = sock
+        self._fd = sock.fileno()
+        self.listener = listener
+        self.local_host, self.local_port = sock.getsockname()[:2]
+        self.peer_host = sock.getpeername()[0]
+        self.client_id: str | None = None
+        self.is_open = True
+        self.last_used_ms = now_ms
+        self._events = READ | HANGUP
+        self._waiting = False
+        self._out: deque[Any] = deque()
+        #: A frame that is still coming, and how much of it is here.
+        self._frame: bytearray | None = None
+        self._filled = 0
+        #: Bytes read but not looked at: less than four, or requests behind one that waits.
+        self._backlog = b""
+
+    def on_event(self, events: int) -> None:
+        """React to what the poll says."""
+        if events & WRITE:
+            self.flush()
+        if self.is_open and events & READ:
+            self._on_readable()
+        elif self.is_open and events & ~(READ | WRITE):
+            self.close()  # hung up or broken, and nothing left to read
+
+    def reply(self, buffers: list[Any]) -> None:
+        """Answer the request that was waiting."""
+        assert self._waiting or not self.is_open, "a reply without a request that waits for it"
+        if not self.is_open:
+            return
+        self._waiting = False
+        self._out.extend(buffers)
+        self._server.dirty.append(self)
+
+    @property
+    def has_work(self) -> bool:
+        """Tell whether a request waits or a reply is unsent."""
+        return self._waiting or bool(self._out)
+
+    def close(self) -> None:
+        """Close, drop what is unsent, tell the node. Harmless if closed."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self._server.forget(self, self._fd)
+        self._sock.close()
+        self._out.clear()
+        self._frame = None
+        self._backlog = b""
+
+    def _on_readable(self) -> None:
+        if self._waiting or self._out:
+            self._watch(HANGUP | (WRITE if self._out else 0))
+            return
+        try:
+            if self._frame is None:
+                self._read_frames()
+            else:
+                self._read_more_of_frame()
+        except BlockingIOError:
+            return
+        except _GONE:
+            self.close()
+
+    def _read_frames(self) -> None:
+        view, start = self._server.receive_view, len(self._backlog)
+        if start:
+            view[:start] = self._backlog
+            self._backlog = b""
+        count = self._sock.recv_into(view[start:])
+        if count == 0:
+            self.close()
+            return
+        self._handle_frames(view, start + count)
+
+    def _read_more_of_frame(self) -> None:
+        frame = self._frame
+        assert frame is not None
+        with memoryview(frame) as room:
+            count = self._sock.recv_into(room[self._filled :])
+        if count == 0:
+            self.close()
+            return
+        self._filled += count
+        if self._filled < len(frame):
+            return
+        size = _SIZE.unpack_from(frame)[0] + 4
+        if len(frame) < size:
+            frame.extend(bytes(min(len(frame), size - len(frame))))
+            return
+        self._frame = None
+        self._handle_frames(memoryview(frame), size)
+
+    def _handle_frames(self, view: memoryview, end: int) -> None:
+        """Handle every whole frame in view[:end], keep the rest."""
+        server, position = self._server, 0
+        self.last_used_ms = server.now_ms
+        out_before = len(self._out)
+        while end - position >= 4:
+            (size,) = _SIZE.unpack_from(view, position)
+            if not 0 < size <= server.request_bytes_max:
+                log.warning(
+                    "closing: a frame claims %d bytes, allowed are 1 to %d (socket.request.max.bytes)",
+                    size, server.request_bytes_max, extra={"peer": self.peer_host},
+                )  # fmt: skip
+                self.close()
+                return
+            frame_end = position + 4 + size
+            if frame_end > end:
+                break
+            if self._waiting or len(self._out) > UNSENT_PARTS_MAX:
+                break
+            self._handle(view[position + 4 : frame_end])
+            if not self.is_open:
+                return
+            position = frame_end
+        if position < end:
+            self._keep(view, position, end)
+        if len(self._out) != out_before:
+            server.dirty.append(self)
+
+    def _handle(self, frame: memoryview) -> None:
+        try:
+            parts = self._server.node.on_request(self, frame)
+        except ValueError as problem:
+            # WireError and its kin: bytes that are no request. Kafka closes without a word, too.
+            log.warning("closing: %s", problem, extra={"peer": self.peer_host})
+            self.close()
+            return
+        if parts is None:
+            self._waiting = True
+        else:
+            self._out.extend(parts)
+
+    def _keep(self, view: memoryview, position: int, end: int) -> None:
+        rest = end - position
+        whole = rest >= 4 and _SIZE.unpack_from(view, position)[0] + 4 <= rest
+        if rest < 4 or whole or self._waiting:
+            self._backlog = bytes(view[position:end])
+            return
+        size = _SIZE.unpack_from(view, position)[0] + 4
+        self._frame = bytearray(min(size, max(FRAME_ROOM_BYTES, 2 * rest)))
+        self._frame[:rest] = view[position:end]
+        self._filled = rest
+
+    def go_on(self) -> None:
+        """Handle requests that came behind one that waited."""
+        if not self._backlog or self._waiting or not self.is_open or self._out:
+            return
+        backlog = bytearray(self._backlog)
+        self._backlog = b""
+        self._handle_frames(memoryview(backlog), len(backlog))
+
+    def flush(self) -> None:
+        """Send what can be sent; the rest when the socket takes more."""
+        try:
+            while self._out:
+                self._send_some()
+        except BlockingIOError:
+            self._watch(WRITE | HANGUP)
+            return
+        except _GONE:
+            self.close()
+            return
+        except OSError as problem:
+            log.error("closing: cannot send: %s", problem, extra={"peer": self.peer_host})
+            self.close()
+            return
+        self._watch(READ | HANGUP if not self._waiting else HANGUP)
+
+    def _send_some(self) -> None:
+        out = self._out
+        part = out[0]
+        if type(part) is FileSlice and part.size > COPY_SLICE_BYTES:
+            sent = os.sendfile(self._fd, part.file.fileno(), part.position, part.size)
+            self._server.sent_bytes += sent
+            if sent == 0:
+                raise OSError(errno.EIO, f"{part.file.path} ends before {part.position}")
+            part.position += sent
+            part.size -= sent
+            if part.size == 0:
+                out.popleft()
+            return
+        parts = self._gather()
+        sent = self._sock.send(parts[0]) if len(parts) == 1 else self._sock.sendmsg(parts)
+        self._server.sent_bytes += sent
+        self._drop(sent)
+
+    def _gather(self) -> list[Any]:
+        """Collect buffers for one call, small slices read into them, up to the first large slice."""
+        parts = []
+        for index, part in enumerate(self._out):
+            if type(part) is FileSlice:
+                if part.size > COPY_SLICE_BYTES:
+                    break
+                part = self._out[index] = part.read()
+            parts.append(part)
+            if len(parts) == SEND_PARTS_MAX:
+                break
+        return parts
+
+    def _drop(self, sent: int) -> None:
+        out = self._out
+        while sent:
+            part = out[0]
+            size = len(part)
+            if size > sent:
+                out[0] = memoryview(part)[sent:]
+                return
+            sent -= size
+            out.popleft()
+
+    def _watch(self, events: int) -> None:
+        if events != self._events:
+            self._events = events
+            self._server.loop.rewatch(self._fd, events)
+
+
+class Server:
+    """The listeners and their connections."""
+
+    def __init__(self, loop: Loop, node: Node) -> None:
+        """Serve this node on this loop; nothing is bound yet."""
+        self.loop = loop
+        self.node = node
+        config = node.config
+        self.request_bytes_max = config.get_int("socket.request.max.bytes")
+        self._idle_ms_max = config.get_int("connections.max.idle.ms")
+        self._connections_max = config.get_int("max.connections")
+        self._per_ip_max = config.get_int("max.connections.per.ip")
+        self._send_buffer = config.get_int("socket.send.buffer.bytes")
+        self._receive_buffer = config.get_int("socket.receive.buffer.bytes")
+        self._backlog_size = config.get_int("socket.listen.backlog.size")
+        self.receive_view = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self.dirty: list[Connection] = []
+        self.now_ms = loop.clock.monotonic_ms()
+        self.sent_bytes = 0
+        self._listeners: list[socket.socket] = []
+        self._connections: dict[int, Connection] = {}
+        self._per_ip: dict[str, int] = {}
+        loop.at_turn_end(self._on_turn_end)
+        self._book_idle_check()
+
+    def listen(self, name: str, host: str, port: int) -> tuple[str, int]:
+        """Bind one listener; port 0 takes a free one. Returns the address. OSError if it is taken."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self._receive_buffer > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer)
+        try:
+            sock.bind((host, port))
+            sock.listen(self._backlog_size)
+        except OSError:
+            sock.close()
+            raise
+        sock.setblocking(False)
+        self._listeners.append(sock)
+        self.loop.watch(sock.fileno(), READ, self._acceptor(sock, name))
+        bound: tuple[str, int] = sock.getsockname()[:2]
+        return bound
+
+    @property
+    def connection_count(self) -> int:
+        """Connections open now."""
+        return len(self._connections)
+
+    def stop_listening(self) -> None:
+        """Take no more connections."""
+        for sock in self._listeners:
+            if sock.fileno() >= 0:
+                self.loop.unwatch(sock.fileno())
+                sock.close()
+        self._listeners.clear()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Tell whether every request taken has been answered and sent."""
+        return not any(connection.has_work for connection in self._connections.values())
+
+    def close(self) -> None:
+        """Close everything."""
+        self.stop_listening()
+        for connection in list(self._connections.values()):
+            connection.close()
+
+    def forget(self, connection: Connection, fd: int) -> None:
+        """A connection is closing."""
+        self.loop.unwatch(fd)
+        del self._connections[fd]
+        host = connection.peer_host
+        self._per_ip[host] -= 1
+        if not self._per_ip[host]:
+            del self._per_ip[host]
+        self.node.on_disconnect(connection)
+
+    def _acceptor(self, listening: socket.socket, name: str) -> Callable[[int], None]:
+        def accept(_events: int) -> None:
+            for _ in range(ACCEPTS_PER_TURN):
+                try:
+                    sock, _address = listening.accept()
+                except (BlockingIOError, ConnectionAbortedError):
+                    return
+                except OSError as problem:
+                    self._pause_accepting(listening, accept, problem)
+                    return
+                self._adopt(sock, name)
+
+        return accept
+
+    def _pause_accepting(
+        self, listening: socket.socket, accept: Callable[[int], None], problem: OSError
+    ) -> None:
+        """Out of descriptors: leave clients in the backlog for a moment instead of spinning."""
+        log.error("cannot accept connections now: %s", problem)
+        self.loop.unwatch(listening.fileno())
+
+        def resume() -> None:
+            if listening in self._listeners:
+                self.loop.watch(listening.fileno(), READ, accept)
+
+        self.loop.call_at(self.loop.clock.monotonic_ms() + ACCEPT_PAUSE_MS, resume)
+
+    def _adopt(self, sock: socket.socket, name: str) -> None:
+        try:
+            host = sock.getpeername()[0]
+        except OSError:
+            sock.close()
+            return
+        if self._is_full(host):
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._send_buffer > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer)
+        try:
+            connection = Connection(self, sock, name, self.now_ms)
+        except OSError:  # gone between accept and here
+            sock.close()
+            return
+        self._connections[sock.fileno()] = connection
+        self._per_ip[host] = self._per_ip.get(host, 0) + 1
+        self.loop.watch(sock.fileno(), READ | HANGUP, connection.on_event)
+
+    def _is_full(self, host: str) -> bool:
+        if len(self._connections) >= self._connections_max:
+            log.warning(
+                "refusing a connection: max.connections=%d is reached", self._connections_max
+            )
+            return True
+        if self._per_ip.get(host, 0) >= self._per_ip_max:
+            log.warning("refusing a connection from %s: max.connections.per.ip is reached", host)
+            return True
+        return False
+
+    def _on_turn_end(self) -> None:
+        """Finish what waited for this turn's appends, then send everything that is ready."""
+        self.now_ms = self.loop.clock.monotonic_ms()
+        self.node.on_turn_end()
+        while self.dirty:
+            dirty, self.dirty = self.dirty, []
+            for connection in dirty:
+                if connection.is_open:
+                    connection.flush()
+                    connection.go_on()
+            self.node.on_turn_end()
+
+    def _book_idle_check(self) -> None:
+        if self._idle_ms_max < 0:
+            return
+        pause_ms = max(self._idle_ms_max // 4, 1)
+        self.loop.call_at(self.loop.clock.monotonic_ms() + pause_ms, self._close_idle)
+
+    def _close_idle(self) -> None:
+        limit = self.loop.clock.monotonic_ms() - self._idle_ms_max
+        for connection in list(self._connections.values()):
+            if connection.last_used_ms < limit and not connection.has_work:
+                connection.close()
+        self._book_idle_check()
