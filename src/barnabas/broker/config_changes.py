@@ -76,10 +76,16 @@ def check_broker_name(node: Node, name: str) -> None:
 def duplicates(resources: Sequence[tuple[int, str]]) -> set[tuple[int, str]]:
     """Find the resources that one request names more than once: each of them is refused."""
     seen: set[tuple[int, str]] = set()
-    twice = set()
+    twice: set[tuple[int, str]] = set()
     for resource in resources:
         (twice if resource in seen else seen).add(resource)
     return twice
+
+
+def check_once(kind: int, name: str, twice: set[tuple[int, str]]) -> None:
+    """Refuse a resource that is among the duplicates."""
+    if (kind, name) in twice:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
 
 
 def unsupported_resource(kind: int) -> KafkaError:
@@ -126,7 +132,9 @@ def _change_broker(node: Node, name: str, plans: Plans, *, validate_only: bool) 
     texts = plans.broker(cluster_wide)
     if validate_only:
         return
-    yield from _store_broker(node, znodes.ALL_BROKERS if cluster_wide else str(node.broker_id), texts)
+    yield from _store_broker(
+        node, znodes.ALL_BROKERS if cluster_wide else str(node.broker_id), texts
+    )
     if cluster_wide:
         node.config = node.config.with_dynamic(node.config.dynamic, texts)
     else:
@@ -134,7 +142,11 @@ def _change_broker(node: Node, name: str, plans: Plans, *, validate_only: bool) 
     for topic in node.topics.by_name.values():
         _apply(node, topic)
     # Values stay out of the log: some are passwords.
-    log.info("dynamic settings of %s are now %s", f"broker {name}" if name else "all brokers", sorted(texts))
+    log.info(
+        "dynamic settings of %s are now %s",
+        f"broker {name}" if name else "all brokers",
+        sorted(texts),
+    )
 
 
 def _store_broker(node: Node, broker: str, texts: Mapping[str, str]) -> Task[None]:

@@ -10,12 +10,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.api import (
+    alter_configs,
     api_versions,
+    create_partitions,
     create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_topic_partitions,
     fetch,
+    incremental_alter_configs,
     init_producer_id,
     list_offsets,
     metadata,
+    offset_for_leader_epoch,
     produce,
 )
 from barnabas.wire import frame
@@ -77,7 +87,17 @@ TABLE: Final[Mapping[int, Api]] = {
         _api(3, metadata, (0, 13)),
         _api(18, api_versions, (0, 5)),
         _api(19, create_topics, (2, 7)),
+        _api(20, delete_topics, (1, 6)),
+        _api(21, delete_records, (0, 2)),
         _api(22, init_producer_id, (0, 5)),
+        _api(23, offset_for_leader_epoch, (2, 4)),
+        _api(32, describe_configs, (1, 4)),
+        _api(33, alter_configs, (0, 2)),
+        _api(35, describe_log_dirs, (1, 5)),
+        _api(37, create_partitions, (0, 3)),
+        _api(44, incremental_alter_configs, (0, 1)),
+        _api(60, describe_cluster, (0, 2)),
+        _api(75, describe_topic_partitions, (0, 0)),
     )
 }
 

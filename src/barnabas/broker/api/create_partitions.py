@@ -1,0 +1,92 @@
+"""CreatePartitions: give topics more partitions; never fewer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker import topic_creation
+from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.call import Call
+    from barnabas.broker.node import Node
+    from barnabas.broker.tasks import Task
+    from barnabas.model.cluster import Topic
+
+
+def handle(call: Call) -> Task[CreatePartitionsResponse]:
+    """Grow each topic on its own, or with validate_only just check. A name given twice is refused once."""
+    request: CreatePartitionsRequest = call.request
+    wanted: dict[str, list[CreatePartitionsTopic]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, []).append(topic)
+    results = []
+    for name, asked in wanted.items():
+        try:
+            if len(asked) > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            yield from _grow(call.node, asked[0], validate_only=request.validate_only)
+        except KafkaError as refusal:
+            results.append(_answer(name, refusal.code, refusal.message))
+        else:
+            results.append(_answer(name, ErrorCode.NONE, None))
+    return CreatePartitionsResponse(results=results)
+
+
+def refuse(
+    request: CreatePartitionsRequest, code: ErrorCode, message: str | None
+) -> CreatePartitionsResponse:
+    """Refuse every topic."""
+    return CreatePartitionsResponse(
+        results=[_answer(topic.name, code, message) for topic in request.topics]
+    )
+
+
+def _grow(node: Node, asked: CreatePartitionsTopic, *, validate_only: bool) -> Task[None]:
+    yield node.changes.take
+    try:
+        topic = node.topics.by_name.get(asked.name)
+        if topic is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{asked.name}'."
+            )
+        assignment = _plan(node, topic, asked)
+        if not validate_only:
+            yield from topic_creation.add_partitions(node, topic, assignment)
+    finally:
+        node.changes.give()
+
+
+def _plan(node: Node, topic: Topic, asked: CreatePartitionsTopic) -> list[tuple[int, ...]]:
+    old_count = len(topic.partitions)
+    if asked.count == old_count:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS, f"Topic already has {old_count} partition(s)."
+        )
+    if asked.count < old_count:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {old_count} partition(s);"
+            f" {asked.count} would not be an increase.",
+        )
+    additional = asked.count - old_count
+    if asked.assignments is None:
+        return topic_creation.decide_assignment(node, additional, len(topic.partitions[0].replicas))
+    if len(asked.assignments) != additional:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {additional} additional partition(s), but"
+            f" {len(asked.assignments)} assignment(s) were specified.",
+        )
+    given = {old_count + i: one.broker_ids for i, one in enumerate(asked.assignments)}
+    return topic_creation.check_assignment(node, given, old_count)
+
+
+def _answer(name: str, code: ErrorCode, message: str | None) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=code, error_message=message)

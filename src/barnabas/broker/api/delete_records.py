@@ -1,0 +1,107 @@
+"""DeleteRecords: let logs start later. Records below are gone for readers at once, and after a crash too.
+
+Whole segments that are below are dropped; their files go after file.delete.delay.ms.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker import checkpointing
+from barnabas.broker.file_removal import remove_files_later
+from barnabas.model.cluster import INTERNAL_TOPICS
+from barnabas.model.errors import ErrorCode
+from barnabas.wire.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.call import Call
+    from barnabas.broker.node import Node
+    from barnabas.broker.replicas import Replica
+    from barnabas.broker.tasks import Task
+    from barnabas.storage.directory import LogDirectory
+
+#: Asks for everything that readers may see to be deleted.
+HIGH_WATERMARK: Final = -1
+_NO_OFFSET: Final = -1
+
+
+def handle(call: Call) -> Task[DeleteRecordsResponse]:
+    """Move the start of each log, and answer when it is written down."""
+    node = call.node
+    topics = []
+    changed: dict[str, LogDirectory] = {}
+    for topic in call.request.topics:
+        results = []
+        for asked in topic.partitions:
+            replica = node.replicas.get(topic.name, asked.partition_index)
+            outcome = _delete(node, replica, asked.offset)
+            if replica is not None and not isinstance(outcome, ErrorCode):
+                changed[replica.directory.path] = replica.directory
+            results.append(_result(asked.partition_index, outcome))
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    response = DeleteRecordsResponse(topics=topics)
+    try:
+        for directory in changed.values():
+            write = checkpointing.plan_write(node, directory)
+            yield lambda done, write=write: node.directory_jobs.run(write, done)  # type: ignore[misc]
+    except OSError as problem:
+        return refuse(call.request, ErrorCode.KAFKA_STORAGE_ERROR, str(problem))
+    return response
+
+
+def refuse(
+    request: DeleteRecordsRequest, code: ErrorCode, _message: str | None
+) -> DeleteRecordsResponse:
+    """Refuse every partition."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_result(asked.partition_index, code) for asked in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(node: Node, replica: Replica | None, offset: int) -> int | ErrorCode:
+    """Let the log start at `offset`; where it starts now, or why not."""
+    if replica is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    code = _decide(replica, offset)
+    if code:
+        return code
+    log = replica.log
+    target = replica.state.high_watermark if offset == HIGH_WATERMARK else offset
+    try:
+        paths = log.advance_log_start(target)
+    except OSError as problem:
+        replica.on_disk_error(problem, "delete records")
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    remove_files_later(node.world, paths, replica.config.file_delete_delay_ms)
+    return log.log_start_offset
+
+
+def _decide(replica: Replica, offset: int) -> ErrorCode:
+    if replica.key.topic in INTERNAL_TOPICS:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if replica.offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if replica.config.compact and not replica.config.delete:
+        return ErrorCode.POLICY_VIOLATION
+    if not HIGH_WATERMARK <= offset <= replica.state.high_watermark:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    return ErrorCode.NONE
+
+
+def _result(index: int, outcome: int | ErrorCode) -> DeleteRecordsPartitionResult:
+    if isinstance(outcome, ErrorCode):
+        return DeleteRecordsPartitionResult(
+            partition_index=index, low_watermark=_NO_OFFSET, error_code=outcome
+        )
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=outcome)

@@ -1,0 +1,82 @@
+"""DescribeLogDirs: how much each partition takes in each directory, and how much room there is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
+from barnabas.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.call import Call
+    from barnabas.broker.node import Node
+    from barnabas.broker.replicas import Replica
+    from barnabas.broker.tasks import Task
+    from barnabas.storage.directory import LogDirectory
+
+
+def handle(call: Call) -> Task[DescribeLogDirsResponse]:
+    """Describe every directory with the partitions asked for, or with all."""
+    wanted = _wanted(call.request)
+    results = []
+    for directory in call.node.directories:
+        result = yield from _describe(call.node, directory, wanted)
+        results.append(result)
+    return DescribeLogDirsResponse(results=results)
+
+
+def refuse(
+    _request: DescribeLogDirsRequest, code: ErrorCode, _message: str | None
+) -> DescribeLogDirsResponse:
+    """Refuse the request."""
+    return DescribeLogDirsResponse(error_code=code)
+
+
+def _wanted(request: DescribeLogDirsRequest) -> set[TopicPartition] | None:
+    if request.topics is None:
+        return None
+    return {
+        TopicPartition(asked.topic, index) for asked in request.topics for index in asked.partitions
+    }
+
+
+def _describe(
+    node: Node, directory: LogDirectory, wanted: set[TopicPartition] | None
+) -> Task[DescribeLogDirsResult]:
+    def job() -> tuple[int, int]:
+        return node.world.disk.space(directory.path)
+
+    try:
+        total_bytes, usable_bytes = yield lambda done: node.world.background.run(job, done)
+    except OSError:
+        return DescribeLogDirsResult(
+            error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path
+        )
+    by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
+    for replica in node.replicas:
+        if replica.directory is directory and (wanted is None or replica.key in wanted):
+            by_topic.setdefault(replica.key.topic, []).append(_partition(replica))
+    return DescribeLogDirsResult(
+        log_dir=directory.path,
+        topics=[
+            DescribeLogDirsTopic(name=name, partitions=partitions)
+            for name, partitions in by_topic.items()
+        ],
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
+    )
+
+
+def _partition(replica: Replica) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=replica.key.partition,
+        partition_size=replica.log.size_bytes,
+        offset_lag=max(0, replica.state.high_watermark - replica.log.log_end_offset),
+    )
