@@ -24,7 +24,7 @@ from barnabas.model.ids import (
 from barnabas.storage import checkpoints, meta_properties, partition_metadata
 from barnabas.storage.checkpoints import CorruptCheckpoint
 from barnabas.storage.log import Log
-from barnabas.storage.meta_properties import MetaProperties
+from barnabas.storage.meta_properties import CorruptMetaProperties, MetaProperties
 from barnabas.storage.partition_metadata import CorruptPartitionMetadata
 
 if TYPE_CHECKING:
@@ -87,12 +87,15 @@ def parse_folder(name: str) -> TopicPartition | None:
 
 
 def read_identity(disk: Disk, path: str) -> MetaProperties | None:
-    """Return whose directory it is; None for a new one. Errors name the file."""
+    """Return whose directory it is; None for a new one."""
     try:
         data = disk.read_file(f"{path}/{meta_properties.FILE_NAME}")
     except FileNotFoundError:
         return None
-    return meta_properties.decode(data)
+    try:
+        return meta_properties.decode(data)
+    except CorruptMetaProperties as problem:
+        raise CorruptMetaProperties(f"{path}: {problem}") from None
 
 
 class LogDirectory:

@@ -136,6 +136,7 @@ def test_removed_or_replaced_file_is_dead(disk: SimDisk) -> None:
             dead.write(0, [b"1"])
         with pytest.raises(FileNotFoundError):
             dead.sync()
+        dead.close()
     assert second.size() == 0
     disk.write_file_atomically("/d/a", b"new")
     with pytest.raises(FileNotFoundError):
@@ -264,6 +265,7 @@ def test_files_of_before_the_crash_are_dead(disk: SimDisk) -> None:
         file.read(0, 1)
     with pytest.raises(OSError, match="before the crash"):
         file.write(0, [b"2"])
+    file.close()
     assert disk.open("/d/a").read(0, 1) == b"1"
 
 
