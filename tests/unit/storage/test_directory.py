@@ -165,7 +165,7 @@ def test_foreign_directory_is_not_touched(disk: SimDisk, cluster: str, broker: i
 
 def test_unreadable_meta_properties_stops(disk: SimDisk) -> None:
     put(disk, "/data/meta.properties", b"version=9\n")
-    with pytest.raises(CorruptMetaProperties, match="^/data: version 9"):
+    with pytest.raises(CorruptMetaProperties, match=r"^/data: version 9"):
         directory_on(disk).open(CLUSTER, 1)
 
 
