@@ -133,14 +133,14 @@ class _Loading:
         if sound < len(bases):
             self._recover(bases[sound:])
         log_end_offset = self._find_log_end()
+        if self.left.clean:
+            self._load_producers(log_end_offset)
         if log_end_offset < self.left.log_start_offset:
             log_end_offset = self._start_anew()
         return self._finish(log_end_offset)
 
     def _finish(self, log_end_offset: int) -> Loaded:
         log_start_offset = max(self.left.log_start_offset, self.segments[0].base_offset)
-        if self.left.clean:
-            self._load_producers(log_end_offset)
         self.epochs.truncate_from_end(log_end_offset)
         self.epochs.truncate_from_start(log_start_offset)
         if self.epochs.entries != (self.saved_epochs or []):
