@@ -90,9 +90,14 @@ class FetchSession:
         self.partitions: dict[Hashable, Wanted] = {}
 
     def rotate(self, served: Iterable[Hashable]) -> None:
-        """Move partitions that just got bytes to the end, so that others get their turn."""
+        """Move partitions that just got bytes to the end, so that others get their turn.
+
+        A partition may be gone: another request of the session can drop it while one waits for bytes.
+        """
         for key in served:
-            self.partitions[key] = self.partitions.pop(key)
+            wanted = self.partitions.pop(key, None)
+            if wanted is not None:
+                self.partitions[key] = wanted
 
 
 class FetchSessions:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.model.errors import ErrorCode
+from barnabas.wire.batch import BatchError
+from barnabas.wire.compression import CompressionError
 from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from barnabas.broker.call import Call
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
+
+log = logging.getLogger(__name__)
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -96,6 +101,9 @@ def _look_up(
     except OSError as problem:
         replica.on_disk_error(problem, "read")
         return _failed(asked.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
+    except (BatchError, CompressionError) as problem:
+        log.error("%s: cannot search by time: %s", replica.key, problem)
+        return _failed(asked.partition_index, ErrorCode.CORRUPT_MESSAGE)
     return _found(asked.partition_index, found)
 
 
@@ -111,23 +119,24 @@ def _decide(version: int, replica: Replica | None, asked: ListOffsetsPartition) 
 
 def _special(replica: Replica, timestamp: int) -> tuple[int, int, int]:
     """Answer what needs no look at the disk: (timestamp, offset, leader epoch)."""
-    log, state = replica.log, replica.state
+    partition_log, state = replica.log, replica.state
     if timestamp == LATEST:
         return -1, state.high_watermark, state.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        epoch = log.epochs.epoch_at(log.log_start_offset)
-        return -1, log.log_start_offset, -1 if epoch is None else epoch
+        start_offset = partition_log.log_start_offset
+        epoch = partition_log.epochs.epoch_at(start_offset)
+        return -1, start_offset, -1 if epoch is None else epoch
     return _NOTHING  # nothing has left this disk
 
 
 def _search(replica: Replica, timestamp: int) -> Callable[[], tuple[int, int, int]]:
-    log, bound = replica.log, replica.state.high_watermark
+    partition_log, bound = replica.log, replica.state.high_watermark
 
     def search() -> tuple[int, int, int]:
         if timestamp == MAX_TIMESTAMP:
-            found = log.max_timestamp()
+            found = partition_log.max_timestamp()
         else:
-            found = log.offset_for_timestamp(timestamp)
+            found = partition_log.offset_for_timestamp(timestamp)
         return _NOTHING if found is None or found[1] >= bound else found
 
     return search

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from barnabas.model.cluster import Topic
 
 _AUTO_CREATE_FLAG_SINCE = 4
+#: The field is there from version 10 on, but two releases could not be asked by id (KAFKA-10545).
+_TOPIC_IDS_SINCE = 12
 _NO_ID = bytes(16)
 
 
@@ -37,6 +39,7 @@ def handle(call: Call) -> Task[MetadataResponse]:
         topics = [_known(node, topic, operations) for topic in node.topics.by_name.values()]
     else:
         topics = []
+        _check_wanted(call)
         for wanted in request.topics or ():
             topics.append((yield from _answer(call, wanted, operations)))
     host, port = node.address_for(call.link)
@@ -53,10 +56,22 @@ def handle(call: Call) -> Task[MetadataResponse]:
 
 
 def refuse(request: MetadataRequest, code: ErrorCode, _message: str | None) -> MetadataResponse:
-    """Refuse every topic named."""
+    """Refuse every topic named; not every version has a place for a name that is null."""
     return MetadataResponse(
-        topics=[_failed(t.name, t.topic_id, code) for t in request.topics or ()], error_code=code
+        topics=[_failed(t.name or "", t.topic_id, code) for t in request.topics or ()],
+        error_code=code,
     )
+
+
+def _check_wanted(call: Call) -> None:
+    if call.version >= _TOPIC_IDS_SINCE:
+        return
+    for wanted in call.request.topics or ():
+        if wanted.name is None or wanted.topic_id != _NO_ID:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"version {call.version} takes topics by name only, ids come with {_TOPIC_IDS_SINCE}",
+            )
 
 
 def _answer(
