@@ -108,6 +108,7 @@ class Node:
         body = frame if api.in_place else memoryview(bytes(frame))
         call.request = api.decode(body, head.api_version, head.body_pos)
         self.metrics.requests[head.api_key] += 1
+        response: Any
         try:
             response = api.handle(call)
             if type(response) is GeneratorType:
@@ -129,11 +130,25 @@ class Node:
         waiter = self.waiters.pop(link, None)
         if waiter is not None:
             self.replicas.waiting.remove(waiter)
+            waiter.owner.abandon()
 
     def on_turn_end(self) -> None:
         """Finish the requests for which enough bytes came in this turn."""
         for waiter in self.replicas.waiting.take_ready():
-            waiter.owner.complete()
+            self.complete(waiter)
+
+    def complete(self, waiter: Waiter[Any]) -> None:
+        """Answer a request that has waited long enough; a failure ends its link alone."""
+        call = waiter.owner.call
+        self.waiters.pop(call.link, None)
+        try:
+            parts = waiter.owner.answer()
+        except Exception:
+            log.exception("%d v%d failed after waiting", call.api_key, call.version)
+            self.metrics.failures += 1
+            call.link.close()
+        else:
+            call.link.reply(parts)
 
     def served_versions(self) -> list[tuple[int, int, int]]:
         """Tell which APIs are served: (key, lowest, highest version)."""

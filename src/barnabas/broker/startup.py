@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 from barnabas.broker import topic_creation, znodes
 from barnabas.model.cluster import Partition, Topic
 from barnabas.model.ids import TopicId, TopicPartition, topic_id_text
-from barnabas.storage.directory import Contents, FoundPartition, LogDirectory, read_identity
+from barnabas.storage.directory import (
+    Contents,
+    FoundPartition,
+    LogDirectory,
+    WrongTopic,
+    read_identity,
+)
+from barnabas.storage.partition_metadata import CorruptPartitionMetadata
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
@@ -125,7 +132,7 @@ def _open_all(node: Node, contents: list[Contents]) -> list[Replica]:
         for index in range(len(topic.partitions)):
             try:
                 replica = topic_creation.open_replica(node, topic, index)
-            except OSError as problem:
+            except (OSError, WrongTopic, CorruptPartitionMetadata) as problem:
                 log.critical("%s-%d: offline, cannot open its log: %s", topic.name, index, problem)
                 continue
             _report_recovery(replica)

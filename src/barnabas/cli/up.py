@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -121,6 +122,7 @@ def _listeners(addresses: tuple[str, ...], settings: dict[str, str]) -> dict[str
 def _serve(config: BrokerConfig, metrics: str | None) -> None:
     from barnabas.runtime.assembly import RunningBroker
 
+    _raise_file_limit()
     try:
         broker = RunningBroker(config, _metrics_address(metrics))
     except OSError as problem:
@@ -131,6 +133,12 @@ def _serve(config: BrokerConfig, metrics: str | None) -> None:
         broker.run(lambda: _announce(broker))
     except Exception as problem:  # noqa: BLE001  (an edge: whatever keeps a broker from running is told)
         _fail(str(problem))
+
+
+def _raise_file_limit() -> None:
+    """Use all the descriptors that the system allows: each connection and each active log takes some."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _metrics_address(text: str | None) -> tuple[str, int] | None:

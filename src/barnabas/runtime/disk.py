@@ -429,7 +429,7 @@ def _sync_data(fd: int) -> None:
 _LOCK_FILE: Final = ".lock"
 
 
-class DirectoryInUse(Exception):
+class DirectoryInUse(OSError):
     """Another broker holds the directory."""
 
 

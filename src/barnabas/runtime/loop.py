@@ -13,6 +13,7 @@ import logging
 import os
 import select
 import selectors
+import threading
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,8 @@ HANGUP: Final = 0x2000
 
 #: fsync, cold reads and deletions: they wait for a disk, not for a processor.
 BACKGROUND_THREADS: Final = 4
+#: Cancelled timers that the heap may hold before it is looked through.
+CANCELLED_KEPT: Final = 1000
 _IDLE_WAIT_S: Final = 60.0
 
 log = logging.getLogger(__name__)
@@ -54,18 +57,21 @@ class SystemRng:
 
 
 class BookedCall:
-    """A timer: cancelled ones stay in the heap until their time, holding nothing."""
+    """A timer. A cancelled one stays in the heap for a while, holding nothing."""
 
-    __slots__ = ("call", "deadline_ms")
+    __slots__ = ("_loop", "call", "deadline_ms")
 
-    def __init__(self, deadline_ms: int, call: Callable[[], None]) -> None:
+    def __init__(self, loop: Loop, deadline_ms: int, call: Callable[[], None]) -> None:
         """Book a call."""
+        self._loop = loop
         self.deadline_ms = deadline_ms
         self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:
         """Do not call any more."""
-        self.call = None
+        if self.call is not None:
+            self.call = None
+            self._loop.on_cancelled()
 
     def __lt__(self, other: BookedCall) -> bool:
         """Sort by deadline."""
@@ -117,12 +123,16 @@ class Loop:
         self._poll: Any = select.epoll() if use_epoll else _SelectorPoll()
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._timers: list[BookedCall] = []
+        self._cancelled = 0
         self._posted: deque[Callable[[], None]] = deque()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
         self._turn_end: list[Callable[[], None]] = []
         self._stopping = False
+        #: Re-entrant, because a signal handler may post while its thread is posting.
+        self._closing = threading.RLock()
+        self._closed = False
         self._pool: ThreadPoolExecutor | None = None
         self._idle_ns = 0
         self._idle_since_ns = time.monotonic_ns()
@@ -144,15 +154,29 @@ class Loop:
 
     def call_at(self, deadline_ms: int, call: Callable[[], None]) -> BookedCall:
         """Book a call at a time of the monotonic clock."""
-        booked = BookedCall(deadline_ms, call)
+        booked = BookedCall(self, deadline_ms, call)
         heapq.heappush(self._timers, booked)
         return booked
 
+    def on_cancelled(self) -> None:
+        """Sweep the heap once most of it was cancelled, so that far deadlines cannot pile up."""
+        self._cancelled += 1
+        if self._cancelled > max(CANCELLED_KEPT, len(self._timers) // 2):
+            self._timers = [timer for timer in self._timers if timer.call is not None]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
+
     def post(self, call: Callable[[], None]) -> None:
-        """Have a call made on the loop's thread. Safe from any thread and from a signal handler."""
-        self._posted.append(call)
-        with contextlib.suppress(BlockingIOError):  # a pipe full of wake-ups wakes as well
-            os.write(self._wake_write, b"\0")
+        """Have a call made on the loop's thread. Safe from any thread and from a signal handler.
+
+        A call to a closed loop is not made.
+        """
+        with self._closing:
+            if self._closed:
+                return
+            self._posted.append(call)
+            with contextlib.suppress(BlockingIOError):  # a pipe full of wake-ups wakes as well
+                os.write(self._wake_write, b"\0")
 
     def at_turn_end(self, call: Callable[[], None]) -> None:
         """Make this call once after the events of every turn."""
@@ -213,6 +237,8 @@ class Loop:
         """Wait for background jobs and give the descriptors back; their answers are still delivered."""
         if self._pool is not None:
             self._pool.shutdown(wait=True)
+        with self._closing:
+            self._closed = True
         self._run_posted()
         self._poll.close()
         os.close(self._wake_read)
@@ -229,7 +255,8 @@ class Loop:
     def _run_timers(self) -> None:
         now_ms = self.clock.monotonic_ms()
         while self._timers and self._timers[0].deadline_ms <= now_ms:
-            call = heapq.heappop(self._timers).call
+            booked = heapq.heappop(self._timers)
+            call, booked.call = booked.call, None  # cancelling it from now on means nothing
             if call is not None:
                 call()
 

@@ -77,11 +77,11 @@ class _Fetch:
     """One fetch under way: what is wanted, what has been found."""
 
     __slots__ = (
-        "_answers", "_bytes", "_call", "_failed", "_session", "_timer", "_waiter", "_wanted", "cold", "incremental",
+        "_answers", "_bytes", "_failed", "_session", "_timer", "_waiter", "_wanted", "call", "cold", "incremental",
     )  # fmt: skip
 
     def __init__(self, call: Call) -> None:
-        self._call = call
+        self.call = call
         self.cold: list[tuple[Replica, Wanted]] = []
         self._answers: list[tuple[Wanted, PartitionData]] = []
         self._bytes = 0
@@ -93,10 +93,10 @@ class _Fetch:
         self._wanted: list[Wanted] = self._open_session()
 
     def _open_session(self) -> list[Wanted]:
-        request: FetchRequest = self._call.request
+        request: FetchRequest = self.call.request
         sessions, now_ms = (
-            self._call.node.fetch_sessions,
-            self._call.node.world.clock.monotonic_ms(),
+            self.call.node.fetch_sessions,
+            self.call.node.world.clock.monotonic_ms(),
         )
         if request.session_epoch == FINAL_EPOCH:
             sessions.close(request.session_id)
@@ -117,9 +117,9 @@ class _Fetch:
 
     def _take_wanted(self, partitions: dict[Hashable, Wanted]) -> dict[Hashable, Wanted]:
         """Add what the request names to `partitions`, or change it there."""
-        by_id = self._call.version >= TOPIC_IDS_SINCE
-        topics = self._call.node.topics
-        for asked in self._call.request.topics:
+        by_id = self.call.version >= TOPIC_IDS_SINCE
+        topics = self.call.node.topics
+        for asked in self.call.request.topics:
             name, topic_id = asked.topic, asked.topic_id
             if by_id:
                 topic = topics.by_id.get(topic_id)
@@ -138,15 +138,15 @@ class _Fetch:
         return partitions
 
     def _forget(self, session: FetchSession) -> None:
-        by_id = self._call.version >= TOPIC_IDS_SINCE
-        for asked in self._call.request.forgotten_topics_data:
+        by_id = self.call.version >= TOPIC_IDS_SINCE
+        for asked in self.call.request.forgotten_topics_data:
             for index in asked.partitions:
                 session.partitions.pop((asked.topic_id if by_id else asked.topic, index), None)
 
     @property
     def is_enough(self) -> bool:
         """Tell whether to answer now."""
-        request = self._call.request
+        request = self.call.request
         return (
             self._failed
             or self._bytes >= request.min_bytes
@@ -157,7 +157,7 @@ class _Fetch:
     def read(self, *, nowait: bool) -> None:
         """Find the bytes of every partition, within the request's limits."""
         self._answers, self._bytes, self._failed, self.cold = [], 0, False, []
-        room = min(self._call.request.max_bytes, self._call.node.fetch_bytes_max)
+        room = min(self.call.request.max_bytes, self.call.node.fetch_bytes_max)
         for wanted in self._wanted:
             data = self._read_one(wanted, room, nowait)
             size = len(data.records)
@@ -224,8 +224,8 @@ class _Fetch:
             return None
 
     def _find(self, wanted: Wanted) -> Replica | ErrorCode:
-        node = self._call.node
-        if self._call.version >= TOPIC_IDS_SINCE:
+        node = self.call.node
+        if self.call.version >= TOPIC_IDS_SINCE:
             topic = node.topics.by_id.get(wanted.topic_id)
             if topic is None:
                 return ErrorCode.UNKNOWN_TOPIC_ID
@@ -237,13 +237,13 @@ class _Fetch:
 
     def after_warming(self) -> Task[FetchResponse]:
         """Bring cold ranges into memory in the background, then read as usual."""
-        request = self._call.request
+        request = self.call.request
         for replica, wanted in self.cold:
             room = min(wanted.max_bytes, request.max_bytes)
             end = replica.state.high_watermark
             job = _warming_job(replica, wanted.fetch_offset, room, end)
             try:
-                yield partial(self._call.node.world.background.run, job)
+                yield partial(self.call.node.world.background.run, job)
             except OSError as problem:
                 replica.on_disk_error(problem, "read")
         self.read(nowait=False)
@@ -251,32 +251,35 @@ class _Fetch:
 
     def wait(self) -> None:
         """Wait for bytes on any partition, or for the time the client gave."""
-        node, request = self._call.node, self._call.request
+        node, request = self.call.node, self.call.request
         keys = [(wanted.topic, wanted.partition) for wanted in self._wanted]
         self._waiter = Waiter(self, keys, request.min_bytes - self._bytes)
         node.replicas.waiting.add(self._waiter)
-        node.waiters[self._call.link] = self._waiter
+        node.waiters[self.call.link] = self._waiter
         deadline_ms = node.world.clock.monotonic_ms() + request.max_wait_ms
         self._timer = node.world.timers.call_at(deadline_ms, self._on_deadline)
 
     def _on_deadline(self) -> None:
-        if self._call.node.replicas.waiting.remove(self._waiter):
-            self.complete()
+        node = self.call.node
+        if node.replicas.waiting.remove(self._waiter):
+            node.complete(self._waiter)
 
-    def complete(self) -> None:
-        """Answer with what is there now."""
-        node = self._call.node
+    def answer(self) -> list[Any]:
+        """Read again and encode the reply: enough bytes came, or the time is over."""
         self._timer.cancel()
-        node.waiters.pop(self._call.link, None)
         self.read(nowait=False)  # what just came is in memory
-        self._call.link.reply(self._call.encode(self.response()))
+        return self.call.encode(self.response())
+
+    def abandon(self) -> None:
+        """Nobody waits for the answer any more."""
+        self._timer.cancel()
 
     def response(self) -> FetchResponse:
         """Build the answer; an incremental one leaves out partitions without news."""
         answers = self._news() if self.incremental else self._all()
         session = self._session
         topics: dict[Any, FetchableTopicResponse] = {}
-        metrics = self._call.node.metrics
+        metrics = self.call.node.metrics
         for wanted, data in answers:
             topic = topics.get(wanted.key[0])  # type: ignore[index]
             if topic is None:

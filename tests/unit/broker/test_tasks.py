@@ -1,0 +1,56 @@
+"""Tasks: resumed with results, errors raised inside, ended once."""
+
+from barnabas.broker.tasks import drive
+
+
+def run(task):
+    ends = []
+    drive(task, lambda result, error: ends.append((result, error)))
+    return ends
+
+
+def test_a_task_gets_the_answers_it_asks_for():
+    waiting = []
+
+    def task():
+        first = yield waiting.append
+        second = yield waiting.append
+        return first + second
+
+    ends = run(task())
+    waiting.pop()(1, None)
+    assert ends == []
+    waiting.pop()(2, None)
+    assert ends == [(3, None)]
+
+
+def test_an_error_is_raised_where_the_task_waits():
+    waiting = []
+
+    def task():
+        try:
+            yield waiting.append
+        except OSError as problem:
+            return f"seen {problem}"
+
+    ends = run(task())
+    waiting.pop()(None, OSError("boom"))
+    assert ends == [("seen boom", None)]
+
+
+def test_what_a_task_does_not_catch_ends_it():
+    problem = ValueError("bad")
+
+    def task():
+        raise problem
+        yield
+
+    assert run(task()) == [(None, problem)]
+
+
+def test_a_task_that_asks_for_nothing_ends_at_once():
+    def task():
+        return 5
+        yield
+
+    assert run(task()) == [(5, None)]

@@ -1,0 +1,100 @@
+"""What stands in the store reads back, under Kafka's paths and in its JSON."""
+
+import json
+
+from barnabas.broker import znodes
+from barnabas.model.cluster import Partition, Topic
+from barnabas.ports import Create, Delete, SetData, ZNode
+
+TOPIC = Topic(
+    "orders",
+    bytes(range(16)),
+    [Partition((1,), 1, 0, (1,)), Partition((1,), 1, 3, (1,))],
+    {"retention.ms": "1000"},
+)
+
+
+def apply(operations, tree=None):
+    tree = dict(tree or {})
+    for operation in operations:
+        match operation:
+            case Create(path, data):
+                assert path not in tree
+                tree[path] = ZNode(data, 0)
+            case SetData(path, data):
+                tree[path] = ZNode(data, tree[path].version + 1)
+            case Delete(path):
+                tree = {p: n for p, n in tree.items() if p != path and not p.startswith(path + "/")}
+    return tree
+
+
+def test_a_topic_reads_back():
+    tree = apply(znodes.create_topic_operations(TOPIC))
+    assert znodes.read_topics(tree) == [TOPIC]
+
+
+def test_paths_and_json_are_kafkas():
+    tree = apply(znodes.create_topic_operations(TOPIC))
+    assert sorted(tree) == [
+        "/brokers/topics/orders",
+        "/brokers/topics/orders/partitions/0/state",
+        "/brokers/topics/orders/partitions/1/state",
+        "/config/topics/orders",
+    ]
+    assert json.loads(tree["/brokers/topics/orders"].data) == {
+        "version": 3,
+        "topic_id": "AAECAwQFBgcICQoLDA0ODw",
+        "partitions": {"0": [1], "1": [1]},
+        "adding_replicas": {},
+        "removing_replicas": {},
+    }
+    assert json.loads(tree["/brokers/topics/orders/partitions/1/state"].data) == {
+        "controller_epoch": 1,
+        "leader": 1,
+        "version": 1,
+        "leader_epoch": 3,
+        "isr": [1],
+    }
+
+
+def test_partitions_are_added():
+    tree = apply(znodes.create_topic_operations(TOPIC))
+    grown = Topic(
+        TOPIC.name, TOPIC.id, [*TOPIC.partitions, Partition((1,), 1, 0, (1,))], TOPIC.overrides
+    )
+    tree = apply(znodes.add_partitions_operations(grown, 2), tree)
+    assert znodes.read_topics(tree) == [grown]
+
+
+def test_a_deleted_topic_leaves_nothing():
+    tree = apply(znodes.create_topic_operations(TOPIC))
+    assert apply(znodes.delete_topic_operations(TOPIC), tree) == {}
+
+
+def test_settings_are_replaced():
+    tree = apply(znodes.create_topic_operations(TOPIC))
+    tree = apply(znodes.topic_config_operations("orders", {"segment.ms": "5"}), tree)
+    assert znodes.read_topics(tree)[0].overrides == {"segment.ms": "5"}
+    tree = apply(znodes.broker_config_operations("1", {"a": "b"}, exists=False), tree)
+    tree = apply(znodes.broker_config_operations("1", {"a": "c"}, exists=True), tree)
+    assert znodes.read_broker_configs(tree) == {"1": {"a": "c"}}
+
+
+def test_the_cluster_id_and_producer_id_blocks_read_back():
+    assert znodes.read_cluster_id({}) is None
+    assert znodes.read_producer_id_block({}) == 0
+    tree = apply([znodes.cluster_id_operation("abc")])
+    tree = apply(znodes.producer_id_block_operations(1, 0, exists=False), tree)
+    assert znodes.read_cluster_id(tree) == "abc"
+    assert znodes.read_producer_id_block(tree) == 1000
+    tree = apply(znodes.producer_id_block_operations(1, 1000, exists=True), tree)
+    assert znodes.read_producer_id_block(tree) == 2000
+
+
+def test_a_raised_epoch_is_written():
+    tree = apply(znodes.create_topic_operations(TOPIC))
+    raised = Topic(
+        TOPIC.name, TOPIC.id, [Partition((1,), 1, 9, (1,)), TOPIC.partitions[1]], TOPIC.overrides
+    )
+    tree = apply(znodes.leader_epoch_operations(raised, 0), tree)
+    assert znodes.read_topics(tree)[0].partitions[0].leader_epoch == 9

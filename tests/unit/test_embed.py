@@ -1,0 +1,103 @@
+"""The broker inside a process, and the fixture."""
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+import barnabas
+from barnabas.model.config.types import ConfigProblem
+
+
+def produce(bootstrap, topic, *values):
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(10) == 0
+
+
+def consume(bootstrap, topic, count):
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    messages = consumer.consume(count, 10)
+    consumer.close()
+    return [message.value() for message in messages]
+
+
+def test_records_go_in_and_come_out():
+    with barnabas.Broker() as broker:
+        produce(broker.bootstrap, "t", b"one", b"two")
+        assert consume(broker.bootstrap, "t", 2) == [b"one", b"two"]
+
+
+def test_nothing_is_left_behind():
+    before = set(threading.enumerate())
+    with barnabas.Broker() as broker:
+        data_dir = broker._broker.node.config.log_dirs[0]
+        assert Path(data_dir).is_dir()
+    assert not Path(data_dir).exists()
+    assert set(threading.enumerate()) == before
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((broker.host, broker.port))
+
+
+def test_a_data_dir_outlives_the_broker(tmp_path):
+    data_dir = str(tmp_path / "data")
+    with barnabas.Broker(data_dir=data_dir) as broker:
+        produce(broker.bootstrap, "t", b"kept")
+    with barnabas.Broker(data_dir=data_dir) as broker:
+        assert consume(broker.bootstrap, "t", 1) == [b"kept"]
+
+
+def test_settings_are_taken(tmp_path):
+    with barnabas.Broker(
+        settings={"num.partitions": 3, "auto.create.topics.enable": True}
+    ) as broker:
+        produce(broker.bootstrap, "t", b"x")
+        assert len(broker._broker.node.topics.by_name["t"].partitions) == 3
+
+
+def test_wrong_settings_are_refused():
+    with pytest.raises(ConfigProblem, match=r"num\.partitions"):
+        barnabas.Broker(settings={"num.partitons": 3})
+
+
+def test_a_directory_in_use_is_refused(tmp_path):
+    with barnabas.Broker(data_dir=str(tmp_path)), pytest.raises(OSError, match="use"):
+        barnabas.Broker(data_dir=str(tmp_path))
+
+
+def test_a_taken_port_is_told():
+    with (
+        barnabas.Broker() as first,
+        pytest.raises(OSError, match=f"cannot listen on .*{first.port}"),
+    ):
+        barnabas.Broker(port=first.port)
+
+
+def test_two_brokers_run_side_by_side():
+    with barnabas.Broker() as one, barnabas.Broker() as two:
+        produce(one.bootstrap, "t", b"one")
+        produce(two.bootstrap, "t", b"two")
+        assert consume(one.bootstrap, "t", 1) == [b"one"]
+        assert consume(two.bootstrap, "t", 1) == [b"two"]
+
+
+def test_closing_twice_is_harmless():
+    broker = barnabas.Broker()
+    broker.close()
+    broker.close()
+
+
+def test_the_fixture_gives_a_broker(broker):
+    produce(broker.bootstrap, "t", b"x")
+    assert consume(broker.bootstrap, "t", 1) == [b"x"]
+
+
+def test_only_the_broker_is_exported():
+    with pytest.raises(AttributeError, match="nothing"):
+        barnabas.nothing  # noqa: B018
