@@ -1,7 +1,7 @@
 """The thread of decision: one poll, callbacks, timers, and jobs that come back from other threads.
 
-Why not asyncio: the server needs `epoll_wait`, a table of callbacks and a heap, and measured here that
-is a third of the cost per request (docs/adr/0002). What may block runs in a small pool of threads
+Why not asyncio: the server needs a poll, a table of callbacks and a heap; that costs what uvloop costs
+and a quarter of asyncio's protocols, without a dependency (docs/adr/0002). What may block runs in a small pool of threads
 and its answer is posted back. Nothing here knows about Kafka.
 """
 
