@@ -66,3 +66,13 @@ def test_response(path):
     _, response_type = frame.message_types(head.api_key)
     message = response_type.decode(data, version, len(header))
     assert body_of(message, version) == data[len(header) :]
+
+
+def test_librdkafkas_metadata_request_for_all_topics_has_bytes_to_ignore():
+    """librdkafka 2.16 writes the array as four bytes where version 13 has one; Kafka reads on and ignores the rest."""
+    wire = bytes.fromhex("0003000d00000003000772646b61666b610000000000010000")
+    head = frame.decode_request_header(memoryview(wire))
+    request_class, _ = frame.message_types(head.api_key)
+    request = request_class.decode_prefix(wire, head.api_version, head.body_pos)
+    assert request.topics is None
+    assert not request.allow_auto_topic_creation

@@ -70,7 +70,7 @@ def _api(
         APIS[key].name,
         *versions,
         versions[0] if advertised_min is None else advertised_min,
-        request.decode,
+        request.decode_prefix,
         module.handle,
         module.refuse,
         in_place,

@@ -295,6 +295,23 @@ class Message(Struct):
     @classmethod
     def decode(cls, buf: Buffer, version: int, pos: int = 0) -> Self:
         """Read one message that fills `buf` from `pos` to its end."""
+        message, left = cls._decode(buf, version, pos)
+        if left:
+            raise WireError(f"{left} bytes left over after {cls.__name__} version {version}")
+        return message
+
+    @classmethod
+    def decode_prefix(cls, buf: Buffer, version: int, pos: int = 0) -> Self:
+        """Read one message from `pos`; what follows it is ignored.
+
+        Kafka reads requests so, and librdkafka 2.16 relies on it: its Metadata request for all topics has
+        three bytes too many.
+        """
+        return cls._decode(buf, version, pos)[0]
+
+    @classmethod
+    def _decode(cls, buf: Buffer, version: int, pos: int) -> tuple[Self, int]:
+        """Read one message: (it, bytes left after it)."""
         decoder = cls.DECODERS.get(version)
         if decoder is None:
             raise cls._no_such_version(version)
@@ -305,9 +322,9 @@ class Message(Struct):
             raise WireError(f"{cls.__name__} version {version} is cut off") from None
         except UnicodeDecodeError as error:
             raise WireError(f"{cls.__name__} version {version}: string is not UTF-8") from error
-        if end != len(view):
-            raise cls._wrong_end(len(view) - end, version)
-        return message  # type: ignore[no-any-return]
+        if end > len(view):
+            raise WireError(f"{cls.__name__} version {version} is cut off")
+        return message, len(view) - end
 
     def encode(self, version: int) -> list[Buffer]:
         """Return the message as a list of buffers; `records` values stand in it as they are."""
@@ -341,9 +358,3 @@ class Message(Struct):
     def _no_such_version(cls, version: int) -> WireError:
         allowed = f"{cls.MIN_VERSION} to {cls.MAX_VERSION}"
         return WireError(f"{cls.__name__} has no version {version}, only {allowed}")
-
-    @classmethod
-    def _wrong_end(cls, left: int, version: int) -> WireError:
-        if left < 0:
-            return WireError(f"{cls.__name__} version {version} is cut off")
-        return WireError(f"{left} bytes left over after {cls.__name__} version {version}")
