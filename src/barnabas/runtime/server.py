@@ -263,7 +263,7 @@ class Connection:
 
     def _drop(self, sent: int) -> None:
         out = self._out
-        while sent:
+        while out and (sent or not len(out[0])):  # an empty part is sent by sending nothing
             part = out[0]
             size = len(part)
             if size > sent:
