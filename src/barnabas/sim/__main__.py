@@ -1,0 +1,61 @@
+"""Run seeds from a shell: `--seed 123 --trace` replays one, `--seeds 0:1000` runs many."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+
+from barnabas.sim.run import Verdict, run_seed
+
+
+def main() -> int:
+    """Run what was asked for; 1 if a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m barnabas.sim", description=__doc__)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--seed", type=int, help="run this seed")
+    which.add_argument("--seeds", metavar="START:END", help="run a range, END not included")
+    parser.add_argument("--trace", action="store_true", help="with --seed: tell all that happens")
+    asked = parser.parse_args()
+    if asked.seed is not None:
+        return _run_one(asked.seed, trace=asked.trace)
+    start, _, end = asked.seeds.partition(":")
+    return _run_many(range(int(start), int(end)))
+
+
+def _run_one(seed: int, *, trace: bool) -> int:
+    if trace:
+        logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="    log: %(message)s")
+    verdict = run_seed(seed, on_note=_tell if trace else None)
+    print(_sentence(verdict))  # noqa: T201
+    return 1 if verdict.violation else 0
+
+
+def _run_many(seeds: range) -> int:
+    failed, started = [], time.monotonic()
+    for done, seed in enumerate(seeds, start=1):
+        verdict = run_seed(seed)
+        if verdict.violation is not None:
+            failed.append(seed)
+            print(f"\r{_sentence(verdict)}")  # noqa: T201
+        if sys.stdout.isatty() or done % 100 == 0 or done == len(seeds):
+            rate = done / (time.monotonic() - started)
+            end = "" if sys.stdout.isatty() else "\n"
+            print(f"\r{done}/{len(seeds)} seeds, {len(failed)} failed, {rate:.0f}/s", end=end, flush=True)  # noqa: T201
+    print(f"\nfailed: {failed}" if failed else "\nevery promise held")  # noqa: T201
+    return 1 if failed else 0
+
+
+def _sentence(verdict: Verdict) -> str:
+    faults = ", ".join(verdict.kinds) or "none"
+    told = f"seed {verdict.seed}: {verdict.events} events, digest {verdict.digest}, faults: {faults}"
+    return f"{told}\n  BROKEN {verdict.violation}" if verdict.violation else told
+
+
+def _tell(now_us: int, text: str) -> None:
+    print(f"{now_us / 1e6:10.6f} {text}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())

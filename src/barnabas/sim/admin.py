@@ -1,0 +1,275 @@
+"""A simulated administrator: creates the topics of a run, and creates and deletes others while things go wrong.
+
+Job: know which topics may exist, and at the end see that each one exists whole or not at all.
+Must not know records.
+
+A request whose outcome is unknown may take effect at any later time, so its topic may be there or not from then on. Once
+everything is healed each topic must be deletable and creatable again, whatever was left of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from barnabas.model.errors import ErrorCode
+from barnabas.sim.client import Client
+from barnabas.sim.violation import Violation
+from barnabas.sim.world import MS
+from barnabas.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from barnabas.wire.messages.delete_topics import DeleteTopicsRequest
+from barnabas.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+
+from barnabas.wire.messages.metadata import MetadataRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from barnabas.sim.network import Network
+
+_PASSING: Final = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR)
+CHECKER: Final = "topics are whole"
+
+Ask = tuple[Any, int]
+
+
+class TopicSpec(NamedTuple):
+    """A topic as it is to be."""
+
+    name: str
+    partition_count: int
+    configs: tuple[tuple[str, str], ...] = ()
+
+
+class Admin(Client):
+    """Makes `topics` first, then plays with `scratch` until it is told to audit."""
+
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        topics: list[TopicSpec],
+        scratch: list[TopicSpec],
+        *,
+        store_fails: bool,
+    ) -> None:
+        """Have done nothing yet; `store_fails` says that an unknown server error may be one of the store."""
+        super().__init__(name, network)
+        self.topics_made = False
+        self._topics = topics
+        self._scratch = scratch
+        self._store_fails = store_fails
+        #: Whether a scratch topic is there; None if nobody can tell.
+        self._there: dict[str, bool | None] = {spec.name: False for spec in scratch}
+        self._auditing = False
+        self._script: Generator[Ask, Any, None] | None = None
+        self._busy = False
+
+    @property
+    def unfinished(self) -> str:
+        """Say what is left to do."""
+        return "auditing" if self._auditing else "not asked to audit"
+
+    def audit(self) -> None:
+        """Look at every topic, then be finished. Everything is healed."""
+        self._auditing = True
+        self.wake()
+
+    def step(self) -> None:
+        """Start what comes next, unless something is under way."""
+        if self._busy or self.requests_in_flight:
+            return
+        if not self.topics_made:
+            self._run(self._make_topics())
+        elif self._auditing:
+            self._run(self._audit())
+        elif self._scratch and self.chance.random() < 0.9:
+            self._run(self._play(self.chance.choice(self._scratch)))
+        else:
+            self._pause()
+
+    # Running scripts: a generator yields (request, version) and is sent the response or None
+
+    def _run(self, script: Generator[Ask, Any, None]) -> None:
+        self._busy = True
+        self._script = script
+        self._go_on(lambda: next(script))
+
+    def _go_on(self, advance: Callable[[], Ask]) -> None:
+        script = self._script
+        assert script is not None
+        try:
+            request, version = advance()
+        except StopIteration:
+            if not self.is_finished:
+                self._pause()
+            return
+        if self.connection is None:
+            self._answer(None)
+        else:
+            self.ask(request, version, self._answer)
+
+    def _answer(self, response: Any) -> None:  # noqa: ANN401
+        script = self._script
+        assert script is not None
+        self._go_on(lambda: script.send(response))
+
+    def _pause(self) -> None:
+        self._busy = True
+        limit = 40 * MS if self._auditing or not self.topics_made else 400 * MS
+
+        def go_on() -> None:
+            self._busy = False
+            self.wake()
+
+        self.scheduler.after(self.chance.randint(5 * MS, limit), f"{self.name} goes on", go_on)
+
+    # Scripts
+
+    def _make_topics(self) -> Generator[Ask, Any, None]:
+        for spec in self._topics:
+            response = yield self._create(spec), 7
+            if response is None:
+                return
+            code = response.topics[0].error_code
+            if code in _PASSING:
+                return
+            if code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
+                raise self._unexpected("create", spec.name, response.topics[0])
+        self.topics_made = True
+
+    def _play(self, spec: TopicSpec) -> Generator[Ask, Any, None]:
+        if self.chance.random() < 0.5:
+            yield from self._try_create(spec)
+        else:
+            yield from self._try_delete(spec)
+
+    def _try_create(self, spec: TopicSpec) -> Generator[Ask, Any, None]:
+        response = yield self._create(spec), self.chance.choice((2, 5, 7))
+        result = None if response is None else response.topics[0]
+        before = self._there[spec.name]
+        if result is None or self._is_vague(result.error_code):
+            self._there[spec.name] = None
+        elif result.error_code == 0:
+            if before is True:
+                raise Violation(CHECKER, f"{spec.name} was created though it is there")
+            self._there[spec.name] = True if before is False else None
+        elif result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
+            if before is False:
+                raise Violation(CHECKER, f"{spec.name} cannot be created: {result.error_message}")
+        else:
+            raise self._unexpected("create", spec.name, result)
+
+    def _try_delete(self, spec: TopicSpec) -> Generator[Ask, Any, None]:
+        request = DeleteTopicsRequest(topic_names=[spec.name], timeout_ms=1000)
+        response = yield request, self.chance.choice((1, 4, 5))
+        result = None if response is None else response.responses[0]
+        before = self._there[spec.name]
+        if result is None or self._is_vague(result.error_code):
+            self._there[spec.name] = None
+        elif result.error_code == 0:
+            if before is False:
+                raise Violation(CHECKER, f"{spec.name} was deleted though it is not there")
+            self._there[spec.name] = False if before is True else None
+        elif result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if before is True:
+                raise Violation(CHECKER, f"{spec.name} cannot be deleted: it is not known")
+        else:
+            raise self._unexpected("delete", spec.name, result)
+
+    def _is_vague(self, code: int) -> bool:
+        return code == ErrorCode.KAFKA_STORAGE_ERROR or (
+            code == ErrorCode.UNKNOWN_SERVER_ERROR and self._store_fails
+        )
+
+    def _audit(self) -> Generator[Ask, Any, None]:
+        names = yield from self._look()
+        if names is None:
+            return
+        for spec in self._scratch:
+            there = self._there[spec.name]
+            if there is not None and there != (spec.name in names):
+                state = "is not there" if there else "is there"
+                raise Violation(CHECKER, f"{spec.name} {state}, against what was answered")
+            if not (yield from self._remake(spec, there=spec.name in names)):
+                return
+        names = yield from self._look()
+        if names is None:
+            return
+        self.is_finished = True
+        self.hang_up()
+
+    def _look(self) -> Generator[Ask, Any, list[str] | None]:
+        """Ask for all topics and check that each is whole; None if there was no answer."""
+        response = yield MetadataRequest(topics=None, allow_auto_topic_creation=False), 12
+        if response is None:
+            return None
+        counts = {spec.name: spec.partition_count for spec in (*self._topics, *self._scratch)}
+        for topic in response.topics:
+            if topic.error_code or len(topic.partitions) != counts.get(topic.name):
+                raise Violation(
+                    CHECKER,
+                    f"{topic.name} has {len(topic.partitions)} of {counts.get(topic.name)} partitions,"
+                    f" error {ErrorCode(topic.error_code).name}",
+                )
+            if not (yield from self._look_at(topic.name, len(topic.partitions))):
+                return None
+        return [topic.name for topic in response.topics]
+
+    def _look_at(self, name: str, count: int) -> Generator[Ask, Any, bool]:
+        asked = [
+            ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=-1)
+            for index in range(count)
+        ]
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=asked)]
+        )
+        response = yield request, 7
+        if response is None:
+            return False
+        for partition in response.topics[0].partitions:
+            if partition.error_code:
+                raise Violation(
+                    CHECKER,
+                    f"{name}-{partition.partition_index} answers {ErrorCode(partition.error_code).name}",
+                )
+        return True
+
+    def _remake(self, spec: TopicSpec, *, there: bool) -> Generator[Ask, Any, bool]:
+        """Delete and create a topic: whatever was left of it must not be in the way."""
+        steps: list[tuple[str, Any, int]] = []
+        delete = DeleteTopicsRequest(topic_names=[spec.name], timeout_ms=1000)
+        if there:
+            steps.append(("delete", delete, 5))
+        steps += [("create", self._create(spec), 7), ("delete", delete, 5)]
+        for what, request, version in steps:
+            response = yield request, version
+            if response is None:
+                self._there[spec.name] = None
+                return False
+            result = (response.topics if what == "create" else response.responses)[0]
+            if result.error_code:
+                raise self._unexpected(what, spec.name, result)
+            self._there[spec.name] = what == "create"
+        return True
+
+    def _create(self, spec: TopicSpec) -> CreateTopicsRequest:
+        topic = CreatableTopic(
+            name=spec.name,
+            num_partitions=spec.partition_count,
+            replication_factor=1,
+            assignments=[],
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in spec.configs],
+        )
+        return CreateTopicsRequest(topics=[topic], timeout_ms=1000, validate_only=False)
+
+    def _unexpected(self, what: str, name: str, result: Any) -> Violation:  # noqa: ANN401
+        code = ErrorCode(result.error_code).name
+        return Violation(CHECKER, f"cannot {what} {name}: {code} {result.error_message or ''}")

@@ -1,0 +1,286 @@
+"""What must hold, whatever goes wrong: told by what clients sent, were told and read.
+
+Job: keep what each partition is known to hold, and compare everything that is seen with it. Must not know how the node works;
+of its insides only end offsets and recovery points are looked at, when it dies and when it is back.
+
+| checker                     | promise                                                                            |
+|-----------------------------|------------------------------------------------------------------------------------|
+| acknowledged is kept        | what was acknowledged survives a dead process; a power loss takes only the unsynced tail |
+| one value per offset        | an offset never holds two values                                                   |
+| nothing twice               | an idempotent producer's record stands in the log once                             |
+| order is kept               | a producer's records stand in the order in which it made them                      |
+| no gaps                     | offsets follow each other                                                          |
+| nothing invented            | every record was made by a producer for that partition                             |
+| nothing above the watermark | a reader sees nothing at or above the high watermark                               |
+| the watermark never falls   | as one connection sees it                                                          |
+| sequences are known         | a sequence is refused only if records were lost                                    |
+| producer ids are fresh      | no two producers get one id                                                        |
+
+After a power loss the log may end earlier than before, at or after the recovery point; offsets from there on start anew. A partition whose
+topic flushes each batch before it is acknowledged must keep all that was. Replies on their way at the time of the crash count for the
+life that sent them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.sim.machine import Crash
+from barnabas.sim.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.broker.node import Node
+
+Key = tuple[str, int]
+
+
+class Cut(NamedTuple):
+    """A power loss that a partition went through: lives up to this one wrote nothing at or after the end."""
+
+    life: int
+    end_offset: int
+
+
+@dataclass(slots=True)
+class Promises:
+    """How a producer's records must stand in the log."""
+
+    once: bool
+    in_order: bool
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What is known of one partition."""
+
+    #: The topic has each batch synced before it is acknowledged.
+    flushed: bool = False
+    #: Every record made for it, and who made it as its how-manieth.
+    made: dict[bytes, tuple[str, int]] = field(default_factory=dict)
+    acknowledged: dict[bytes, int] = field(default_factory=dict)
+    held: dict[int, bytes] = field(default_factory=dict)
+    cuts: list[Cut] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Left:
+    """A log as a dying node had it, and what came after."""
+
+    log_end_offset: int
+    recovery_point: int
+    power_lost: bool = False
+
+
+class History:
+    """All partitions, and the lives of the node."""
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self.ledgers: dict[Key, Ledger] = {}
+        self.promises: dict[str, Promises] = {}
+        self._producer_ids: dict[int, str] = {}
+        self._left: dict[Key, Left] = {}
+
+    def add_partition(self, key: Key, *, flushed: bool) -> None:
+        """Watch a partition."""
+        self.ledgers[key] = Ledger(flushed)
+
+    # Producers
+
+    def on_producer_id(self, producer: str, producer_id: int) -> None:
+        """See an id handed out."""
+        other = self._producer_ids.setdefault(producer_id, producer)
+        if other != producer:
+            raise Violation("producer ids are fresh", f"{producer} and {other} both got {producer_id}")
+
+    def on_made(self, key: Key, producer: str, values: Sequence[bytes]) -> None:
+        """See records made; they may be sent any number of times from now on."""
+        made = self.ledgers[key].made
+        for value in values:
+            made[value] = (producer, len(made))
+
+    def on_acknowledged(
+        self, key: Key, producer: str, life: int, base_offset: int, values: Sequence[bytes]
+    ) -> None:
+        """See records acknowledged by a life of the node."""
+        ledger = self.ledgers[key]
+        for offset, value in enumerate(values, base_offset):
+            lost_by = _cut_of(ledger, life, offset)
+            if lost_by is not None:
+                if ledger.flushed:
+                    raise _lost(key, offset, value, f"the log ends at {lost_by.end_offset} after a power loss")
+                continue
+            ledger.acknowledged[value] = offset
+            self._hold(key, offset, value, f"{producer} was told that it holds")
+
+    def on_sequence_refused(self, key: Key, producer: str, value: bytes) -> None:
+        """See a sequence refused although everything before it was acknowledged."""
+        if not self.ledgers[key].cuts:
+            raise Violation(
+                "sequences are known",
+                f"{producer} got OUT_OF_ORDER_SEQUENCE_NUMBER for {_text(value)} on {_name(key)}, and nothing was lost",
+            )
+
+    # Readers
+
+    def on_read(
+        self,
+        key: Key,
+        reader: str,
+        life: int,
+        fetch_offset: int,
+        records: Sequence[tuple[int, bytes]],
+        high_watermark: int,
+    ) -> None:
+        """See a fetch answered: the records from `fetch_offset` on."""
+        expected = fetch_offset
+        for offset, value in records:
+            if offset != expected:
+                raise Violation(
+                    "no gaps",
+                    f"{reader} got offset {offset} of {_name(key)} where {expected} comes next",
+                )
+            if offset >= high_watermark:
+                raise Violation(
+                    "nothing above the watermark",
+                    f"{reader} got offset {offset} of {_name(key)}, the high watermark is {high_watermark}",
+                )
+            self._see(key, reader, life, offset, value)
+            expected += 1
+
+    def _see(self, key: Key, reader: str, life: int, offset: int, value: bytes) -> None:
+        ledger = self.ledgers[key]
+        if value not in ledger.made:
+            raise Violation(
+                "nothing invented",
+                f"{reader} got {value[:60]!r} at offset {offset} of {_name(key)}, which nobody made",
+            )
+        if _cut_of(ledger, life, offset) is None:
+            self._hold(key, offset, value, f"{reader} got")
+
+    def on_watermark(self, key: Key, reader: str, before: int, now: int) -> None:
+        """See a connection told a high watermark, and what it was told before."""
+        if now < before:
+            raise Violation(
+                "the watermark never falls",
+                f"{reader} was told {before} and then {now} for {_name(key)} on one connection",
+            )
+
+    def may_be_gone(self, key: Key, offset: int) -> bool:
+        """Tell whether a reader may be told that an offset it was given is out of range."""
+        return any(cut.end_offset <= offset for cut in self.ledgers[key].cuts)
+
+    def _hold(self, key: Key, offset: int, value: bytes, who: str) -> None:
+        held = self.ledgers[key].held.setdefault(offset, value)
+        if held != value:
+            raise Violation(
+                "one value per offset",
+                f"{who} {_text(value)} at offset {offset} of {_name(key)}, which held {_text(held)} before",
+            )
+
+    # The node's lives
+
+    def on_down(self, node: Node, crash: Crash | None) -> None:
+        """See a node die that was up."""
+        for replica in node.replicas:
+            key = (replica.key.topic, replica.key.partition)
+            if key in self.ledgers:
+                self._left[key] = Left(replica.log.log_end_offset, replica.log.recovery_point)
+
+    def on_crash(self, crash: Crash) -> None:
+        """See any crash, also while the node was starting."""
+        if crash is Crash.POWER:
+            for left in self._left.values():
+                left.power_lost = True
+
+    def on_up(self, node: Node, life: int) -> None:
+        """See a node that is back, and compare its logs with those it left."""
+        hosted = {(replica.key.topic, replica.key.partition): replica for replica in node.replicas}
+        for key, left in list(self._left.items()):
+            if key in hosted:
+                del self._left[key]
+                self._compare(key, left, hosted[key].log.log_end_offset, life - 1)
+
+    def _compare(self, key: Key, left: Left, end_offset: int, life: int) -> None:
+        if not left.power_lost:
+            if end_offset < left.log_end_offset:
+                raise Violation(
+                    "acknowledged is kept",
+                    f"{_name(key)} ended at {left.log_end_offset} and ends at {end_offset} after a restart",
+                )
+            return
+        if end_offset < left.recovery_point:
+            raise Violation(
+                "acknowledged is kept",
+                f"{_name(key)} was synced up to {left.recovery_point} and ends at {end_offset} after a power loss",
+            )
+        ledger = self.ledgers[key]
+        for value, offset in list(ledger.acknowledged.items()):
+            if offset >= end_offset:
+                if ledger.flushed:
+                    raise _lost(key, offset, value, f"the log ends at {end_offset} after a power loss")
+                del ledger.acknowledged[value]
+        ledger.held = {at: value for at, value in ledger.held.items() if at < end_offset}
+        ledger.cuts.append(Cut(life, end_offset))
+
+    # The end
+
+    def judge(self, key: Key, records: Sequence[tuple[int, bytes]]) -> None:
+        """Compare a partition, read whole from its start to its end, with all that is known of it."""
+        ledger = self.ledgers[key]
+        there = dict(records)
+        for value, offset in ledger.acknowledged.items():
+            if there.get(offset) != value:
+                found = there.get(offset)
+                raise _lost(key, offset, value, f"there is {_text(found)}" if found else "nothing is there")
+        for offset, value in ledger.held.items():
+            if there.get(offset) != value:
+                raise _lost(key, offset, value, "it was read there before")
+        self._judge_order(key, records)
+
+    def _judge_order(self, key: Key, records: Sequence[tuple[int, bytes]]) -> None:
+        made, seen = self.ledgers[key].made, dict[bytes, int]()
+        last: dict[str, tuple[int, bytes]] = {}
+        for offset, value in records:
+            producer, number = made[value]
+            promises = self.promises[producer]
+            if value in seen:
+                if promises.once:
+                    raise Violation(
+                        "nothing twice",
+                        f"{_text(value)} stands at offsets {seen[value]} and {offset} of {_name(key)}",
+                    )
+                continue
+            seen[value] = offset
+            before = last.get(producer, (-1, b""))
+            if number < before[0] and promises.in_order:
+                raise Violation(
+                    "order is kept",
+                    f"{_text(value)} stands at offset {offset} of {_name(key)}, after {_text(before[1])}",
+                )
+            last[producer] = max(before, (number, value))
+
+
+def _cut_of(ledger: Ledger, life: int, offset: int) -> Cut | None:
+    """Find the power loss that took what a life of the node said about an offset."""
+    for cut in ledger.cuts:
+        if life <= cut.life and offset >= cut.end_offset:
+            return cut
+    return None
+
+
+def _lost(key: Key, offset: int, value: bytes, why: str) -> Violation:
+    return Violation(
+        "acknowledged is kept", f"{_text(value)} at offset {offset} of {_name(key)} is lost: {why}"
+    )
+
+
+def _name(key: Key) -> str:
+    return f"{key[0]}-{key[1]}"
+
+
+def _text(value: bytes) -> str:
+    return value.rstrip(b"x").decode(errors="replace")

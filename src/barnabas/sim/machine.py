@@ -1,0 +1,302 @@
+"""A machine with a disk, on which a node starts, runs, dies and starts again.
+
+Job: drive a `Node` as `runtime.assembly` and `runtime.server` do, and let it die at any call of its disk.
+Must not know: what clients want, or which records matter; who does is told by `Watcher`.
+Invariants: nothing of a life that is over reaches the node or the disk; an exception that escapes from
+the node ends the run, since it would end a real broker.
+
+| crash   | memory | written to files | synced | coordination store      |
+|---------|--------|------------------|--------|-------------------------|
+| process | lost   | kept             | kept   | kept                    |
+| power   | lost   | lost or torn     | kept   | kept                    |
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from barnabas.broker.node import Node
+from barnabas.broker.tasks import drive
+from barnabas.ports import World
+from barnabas.sim.coordination import SimCoordination, SimStore
+from barnabas.sim.disk import SimDisk
+from barnabas.sim.violation import Violation
+from barnabas.sim.world import MS, SECOND, Life, SimBackground, SimClock, SimRng, SimTimers
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from barnabas.model.config.broker_config import BrokerConfig
+    from barnabas.sim.network import SimLink
+    from barnabas.sim.world import Scheduler
+
+#: A clean stop waits this long for clients to take their last answers, as the real one does.
+DRAIN_US: Final = 5 * SECOND
+
+
+class Crash(Enum):
+    """How a process dies."""
+
+    PROCESS = "process"
+    POWER = "power"
+
+
+class ProcessKilled(BaseException):
+    """Raised out of a disk call at which the process dies. No code of the node may catch it."""
+
+
+class Watcher(Protocol):
+    """Who is told about lives and deaths."""
+
+    def on_down(self, node: Node, crash: Crash | None) -> None:
+        """See a node end that was up; None for a clean stop."""
+
+    def on_crash(self, crash: Crash) -> None:
+        """See any crash, also of a node that had not come up."""
+
+    def on_up(self, node: Node, life: int) -> None:
+        """See a node that has come up, in the life of this number."""
+
+
+class MachineDisk(SimDisk):
+    """A disk at whose nth call the process dies."""
+
+    def __init__(self, chance: random.Random, capacity_bytes: int = 1 << 40) -> None:
+        """Start empty, with nobody to be killed."""
+        super().__init__(chance, capacity_bytes)
+        self.is_off = False
+        self._kill_at = 0
+        self._on_kill: Callable[[], None] | None = None
+
+    def kill_at_call(self, nth: int, on_kill: Callable[[], None]) -> None:
+        """Let the process die just before its nth call from now."""
+        self._kill_at = self.calls + nth
+        self._on_kill = on_kill
+
+    def spare(self) -> None:
+        """Take `kill_at_call` back."""
+        self._kill_at = 0
+        self._on_kill = None
+
+    def count_call(self, path: str) -> None:
+        """Count one call; it may be the last one of this life."""
+        if self.is_off:
+            raise ProcessKilled
+        if self._kill_at and self.calls + 1 >= self._kill_at:
+            assert self._on_kill is not None
+            on_kill = self._on_kill
+            self.spare()
+            on_kill()
+            raise ProcessKilled
+        super().count_call(path)
+
+
+class Machine:
+    """Where the one node of a run lives."""
+
+    def __init__(self, scheduler: Scheduler, config: BrokerConfig, node_class: type[Node]) -> None:
+        """Start switched off."""
+        self.scheduler = scheduler
+        self.clock = SimClock(scheduler)
+        self.disk = MachineDisk(scheduler.chance("disk"))
+        self.store = SimStore()
+        self.watcher: Watcher | None = None
+        self.node: Node | None = None
+        self.life = Life(0)
+        self.life.is_over = True
+        self.links: dict[SimLink, None] = {}
+        #: Links with replies to be sent at the end of the turn.
+        self.dirty: list[SimLink] = []
+        #: How many starts failed since the last one that did not.
+        self.failed_starts = 0
+        self.last_failure: BaseException | None = None
+        self._config = config
+        self._node_class = node_class
+        self._chance = scheduler.chance("machine")
+        self._slow_jobs_us = 3 * MS
+        self._background: SimBackground | None = None
+        self._coordination: SimCoordination | None = None
+        self._is_stopping = False
+        self._turn_booked = False
+        self._crash_wanted = Crash.PROCESS
+        self._restart_us = 0
+
+    @property
+    def is_up(self) -> bool:
+        """Tell whether clients can connect."""
+        return self.life.was_up and not self.life.is_over and not self._is_stopping
+
+    @property
+    def is_off(self) -> bool:
+        """Tell whether no process runs."""
+        return self.life.is_over
+
+    # Lives
+
+    def start(self) -> None:
+        """Begin a life."""
+        assert self.life.is_over
+        scheduler, life = self.scheduler, Life(self.life.number + 1)
+        scheduler.note(f"start {life.number}")
+        self.life = life
+        self.disk.is_off = False
+        self._is_stopping = False
+        self._background = SimBackground(scheduler, life, self.enter)
+        self._background.longest_us = self._slow_jobs_us
+        self._coordination = SimCoordination(scheduler, self.store, life, self.enter)
+        rng = SimRng(scheduler.chance(f"ids/{life.number}"))
+        timers = SimTimers(scheduler, life, self.enter)
+        world = World(
+            self.clock, rng, timers, self._background, self._coordination, self.disk
+        )  # fmt: skip
+        self.node = self._node_class(self._config, world)
+        node = self.node
+        self.enter(lambda: drive(node.start(), self._on_started))
+
+    def _on_started(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+        if problem is not None:
+            self.scheduler.note(f"start failed: {type(problem).__name__}")
+            self.failed_starts += 1
+            self.last_failure = problem
+            self.life.is_over = True
+            self._bury()
+            self.start_later(self._chance.randint(100 * MS, SECOND))
+            return
+        self.scheduler.note("up")
+        self.failed_starts = 0
+        self.life.was_up = True
+        assert self.node is not None
+        if self.watcher is not None:
+            self.watcher.on_up(self.node, self.life.number)
+
+    def start_later(self, delay_us: int) -> None:
+        """Start after a while, unless somebody else does."""
+
+        def due() -> None:
+            if self.life.is_over:
+                self.start()
+
+        self.scheduler.after(delay_us, "switch on", due)
+
+    def crash(self, crash: Crash, restart_us: int) -> None:
+        """Let the process die now."""
+        if not self.life.is_over:
+            self._die(crash)
+            self._after_death(crash, restart_us)
+
+    def crash_at_call(self, crash: Crash, nth: int, restart_us: int) -> None:
+        """Let the process die at its nth disk call from now."""
+        self._crash_wanted, self._restart_us = crash, restart_us
+        self.disk.kill_at_call(nth, lambda: self._die(crash))
+
+    def _die(self, crash: Crash) -> None:
+        """End the life at once: what the dying code still does on its way out has no effect."""
+        self.scheduler.note(f"crash: {crash.value}")
+        self.life.is_over = True
+        self.disk.is_off = True
+        self.disk.spare()
+        assert self.node is not None
+        assert self._coordination is not None
+        if self.watcher is not None:
+            if self.life.was_up:
+                self.watcher.on_down(self.node, crash)
+            self.watcher.on_crash(crash)
+        self._coordination.on_crash()
+
+    def _after_death(self, crash: Crash, restart_us: int) -> None:
+        self._bury()
+        if crash is Crash.POWER:
+            self.disk.crash()
+        else:
+            self.disk.process_crash()
+        self.start_later(restart_us)
+
+    def _bury(self) -> None:
+        """Close what the process had open; its memory is kept until the run is over."""
+        self.scheduler.keep((self.node, self._background, self._coordination))
+        self.dirty.clear()
+        links, self.links = self.links, {}
+        for link in links:
+            link.on_node_gone()
+        self.node = None
+
+    def stop_cleanly(self, restart_us: int) -> None:
+        """Stop as on SIGTERM, then start again."""
+        if not self.is_up:
+            return
+        self.scheduler.note("stop")
+        self._is_stopping = True
+        node, life = self.node, self.life
+        assert node is not None
+        self.enter(node.release_waiting)
+        self._drain(life, self.scheduler.now_us + DRAIN_US, restart_us)
+
+    def _drain(self, life: Life, deadline_us: int, restart_us: int) -> None:
+        if life.is_over:
+            return
+        if any(link.has_work for link in self.links) and self.scheduler.now_us < deadline_us:
+            self.scheduler.after(
+                5 * MS, "drain", lambda: self._drain(life, deadline_us, restart_us)
+            )
+            return
+        for link in list(self.links):
+            link.close()
+        node = self.node
+        assert node is not None
+
+        def stopped(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+            if problem is not None:
+                raise problem
+            self.scheduler.note("stopped")
+            life.is_over = True
+            self.disk.spare()
+            if self.watcher is not None:
+                self.watcher.on_down(node, None)
+            self._bury()
+            self.disk.process_crash()
+            self.start_later(restart_us)
+
+        self.enter(lambda: drive(node.stop(), stopped))
+
+    def slow_down(self, longest_us: int) -> None:
+        """Let background jobs take up to this long from now on."""
+        self._slow_jobs_us = longest_us
+        if self._background is not None:
+            self._background.longest_us = longest_us
+
+    # Turns
+
+    def enter(self, call: Callable[[], None]) -> None:
+        """Make a call on the thread of decision, then end the turn: at once, or after other events."""
+        try:
+            call()
+            if self._chance.random() < 0.8:
+                self._end_turn()
+            elif not self._turn_booked:
+                self._turn_booked = True
+                self.scheduler.after(self._chance.randint(1, 200), "turn end", self._end_turn_later)
+        except ProcessKilled:
+            self._after_death(self._crash_wanted, self._restart_us)
+        except Violation:
+            raise
+        except Exception as problem:
+            raise Violation("the node lives", f"{problem!r} escaped from the node") from problem
+
+    def _end_turn_later(self) -> None:
+        self._turn_booked = False
+        self.enter(lambda: None)
+
+    def _end_turn(self) -> None:
+        """Do as `Server._on_turn_end` does."""
+        if self.node is None or self.life.is_over:
+            return
+        self.node.on_turn_end()
+        while self.dirty:
+            dirty, self.dirty = self.dirty, []
+            for link in dirty:
+                link.flush()
+            if self.node is None or self.life.is_over:
+                return
+            self.node.on_turn_end()

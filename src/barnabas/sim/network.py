@@ -1,0 +1,297 @@
+"""Connections between clients and the node: order within a connection is kept, everything else may happen.
+
+Job: carry frames with a delay; cut connections, seen at once or only by a time-out; lose replies while requests still
+arrive (half open); refuse connections. Must not know what is in the frames.
+Invariants: a byte that arrives is the byte that was sent, in order; what was handed to `on_request` belongs to the
+link again when that returns, and is overwritten to prove it.
+
+The node's end does as `runtime.server.Connection`: one request under way at a time, replies in order at the end of a turn,
+no further request read while a reply is unsent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol
+
+from barnabas.broker.outcomes import CloseLink
+from barnabas.ports import FileSlice
+from barnabas.sim.violation import Violation
+from barnabas.sim.world import MS, SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.sim.machine import Machine
+    from barnabas.sim.world import Life, Scheduler
+
+
+class Peer(Protocol):
+    """The client at the other end."""
+
+    name: str
+
+    def on_connected(self, connection: Connection) -> None:
+        """Take the connection that was asked for."""
+
+    def on_refused(self) -> None:
+        """Learn that nobody listens."""
+
+    def on_frame(self, connection: Connection, frame: bytes) -> None:
+        """Take a reply, without its length."""
+
+    def on_closed(self, connection: Connection) -> None:
+        """Learn that the other side closed."""
+
+
+class Network:
+    """What lies between the clients and the machine."""
+
+    def __init__(self, scheduler: Scheduler, machine: Machine) -> None:
+        """Start with everything in order."""
+        self.scheduler = scheduler
+        self.machine = machine
+        self.chance = scheduler.chance("network")
+        self.is_cut = False
+        self.longest_us = 2 * MS
+        self.connections: list[Connection] = []
+
+    def delay_us(self) -> int:
+        """Draw how long a frame is on its way."""
+        return self.chance.randint(50, self.longest_us)
+
+    def connect(self, peer: Peer) -> None:
+        """Answer with `on_connected` or `on_refused`."""
+
+        def arrive() -> None:
+            if self.is_cut or not self.machine.is_up:
+                peer.on_refused()
+                return
+            connection = Connection(self, peer, SimLink(self.machine, self, peer.name))
+            self.connections = [one for one in self.connections if not one.is_closed]
+            self.connections.append(connection)
+            peer.on_connected(connection)
+
+        self.scheduler.after(self.delay_us(), f"{peer.name} connects", arrive)
+
+
+class Connection:
+    """One connection, at the client's end."""
+
+    def __init__(self, network: Network, peer: Peer, link: SimLink) -> None:
+        """Join the client with a link at the node."""
+        self._network = network
+        self._peer = peer
+        self._link = link
+        link.connection = self
+        self.is_closed = False
+        #: Frames to the node vanish; frames from the node vanish.
+        self.loses_requests = False
+        self.loses_replies = False
+        self._sent_until_us = 0
+        self._received_until_us = 0
+
+    @property
+    def life(self) -> Life:
+        """The life of the node at the other end."""
+        return self._link.life
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame, without its length."""
+        assert not self.is_closed
+        self._sent_until_us = self._book(
+            self._sent_until_us, f"{self._peer.name} -> node", lambda: self._arrive(frame)
+        )
+
+    def _arrive(self, frame: bytes) -> None:
+        if not self.loses_requests:
+            self._network.scheduler.note("request", frame)
+            self._link.deliver(frame)
+
+    def carry_reply(self, frame: bytes) -> None:
+        """Bring a reply to the client."""
+
+        def arrive() -> None:
+            if not (self.is_closed or self.loses_replies):
+                self._network.scheduler.note("reply", frame)
+                self._peer.on_frame(self, frame)
+
+        self._received_until_us = self._book(
+            self._received_until_us, f"node -> {self._peer.name}", arrive
+        )
+
+    def close(self) -> None:
+        """Close from the client's side: what was sent may still arrive, then the node learns of it."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self._network.chance.random() < 0.3:
+            self.loses_requests = True
+        self._book(self._sent_until_us, f"{self._peer.name} hangs up", self._link.on_peer_closed)
+
+    def on_link_closed(self, *, silently: bool) -> None:
+        """Tell the client, after what was sent to it, that the node's end is gone."""
+        if silently:
+            return
+        self._book(self._received_until_us, f"node hangs up on {self._peer.name}", self._hang_up)
+
+    def cut(self) -> None:
+        """Break it: each end learns of it soon, late or never."""
+        chance = self._network.chance
+        self.loses_requests = self.loses_replies = True
+        scheduler = self._network.scheduler
+        if chance.random() < 0.5:
+            scheduler.after(chance.randint(1, 100 * MS), "reset", self._hang_up)
+        late_us = chance.randint(1, 2 * SECOND)
+        scheduler.after(late_us, "link reset", self._link.on_peer_closed)
+
+    def _hang_up(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self._peer.on_closed(self)
+
+    def _book(self, after_us: int, label: str, call: Callable[[], None]) -> int:
+        scheduler = self._network.scheduler
+        at_us = max(after_us, scheduler.now_us + self._network.delay_us())
+        scheduler.after(at_us - scheduler.now_us, label, call)
+        return at_us
+
+
+class SimLink:
+    """One connection, at the node's end: the node's Link."""
+
+    listener = "PLAINTEXT"
+    local_host = "broker"
+    local_port = 9092
+
+    def __init__(self, machine: Machine, network: Network, peer_host: str) -> None:
+        """Accept a connection in the node's present life."""
+        self.peer_host = peer_host
+        self.life = machine.life
+        self.connection: Connection | None = None
+        self._machine = machine
+        self._network = network
+        self._is_open = True
+        self._waiting = False
+        self._backlog: deque[bytes] = deque()
+        self._out: list[Any] = []
+        self._is_slow = False
+        machine.links[self] = None
+
+    @property
+    def has_work(self) -> bool:
+        """Tell whether a request waits or a reply is unsent."""
+        return self._waiting or bool(self._out)
+
+    def deliver(self, frame: bytes) -> None:
+        """Take a request from the network."""
+        if self._is_open:
+            self._backlog.append(frame)
+            self._machine.enter(self._go_on)
+        elif self.life.is_over and self.connection is not None:
+            self.connection.on_link_closed(silently=not self._machine.is_up)
+
+    def _go_on(self) -> None:
+        """Handle all that came, up to a request that waits; nothing while a reply is unsent."""
+        if self._out:
+            return
+        while self._backlog and self._is_open and not self._waiting:
+            self._handle(bytearray(self._backlog.popleft()))
+
+    def _handle(self, frame: bytearray) -> None:
+        node = self._machine.node
+        assert node is not None
+        try:
+            parts = node.on_request(self, memoryview(frame))
+        except CloseLink:
+            self.close()
+            return
+        except ValueError as problem:
+            raise Violation("the node understands", f"a good request was refused: {problem!r}") from problem
+        finally:
+            frame[:] = b"\xa5" * len(frame)
+        if parts is None:
+            self._waiting = True
+        else:
+            self._queue(parts)
+
+    def reply(self, buffers: list[Any]) -> None:
+        """Answer the request that was waiting."""
+        if not self._is_open or self.life.is_over:
+            return
+        assert self._waiting, "a reply without a request that waits for it"
+        self._waiting = False
+        self._queue(buffers)
+        if not buffers:
+            self._machine.dirty.append(self)
+
+    def _queue(self, parts: list[Any]) -> None:
+        if parts:
+            self._out.append(parts)
+            self._machine.dirty.append(self)
+
+    def flush(self) -> None:
+        """Send what is ready; sometimes the client is slow and it waits, file slices unread."""
+        if not self._is_open or self._is_slow:
+            return
+        if self._out and self._network.chance.random() < 0.03:
+            self._is_slow = True
+            delay_us = self._network.chance.randint(MS, 50 * MS)
+            self._network.scheduler.after(delay_us, "slow reader", self._flush_late)
+            return
+        self._send()
+
+    def _flush_late(self) -> None:
+        self._is_slow = False
+        if self._is_open and not self.life.is_over:
+            self._machine.enter(self._send)
+
+    def _send(self) -> None:
+        replies, self._out = self._out, []
+        for parts in replies:
+            try:
+                frame = b"".join(_bytes(part) for part in parts)
+            except OSError:
+                self.close()
+                return
+            size = int.from_bytes(frame[:4])
+            if size != len(frame) - 4:
+                raise Violation(
+                    "replies are whole", f"a reply of {len(frame) - 4} bytes claims to have {size}"
+                )
+            assert self.connection is not None
+            self.connection.carry_reply(frame[4:])
+        self._go_on()
+
+    def close(self) -> None:
+        """End the connection from the node's side."""
+        if self._is_open:
+            self._forget()
+            assert self.connection is not None
+            self.connection.on_link_closed(silently=False)
+
+    def on_peer_closed(self) -> None:
+        """See the client go."""
+        if self._is_open and not self.life.is_over:
+            self._machine.enter(self._forget)
+
+    def on_node_gone(self) -> None:
+        """See the process die: its kernel may tell the client, or the machine is gone and nobody does."""
+        self._is_open = False
+        self._network.scheduler.keep((self._backlog, self._out))
+        assert self.connection is not None
+        self.connection.on_link_closed(silently=self._network.chance.random() < 0.3)
+
+    def _forget(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._backlog.clear()
+        self._out = []
+        self._machine.links.pop(self, None)
+        assert self._machine.node is not None
+        self._machine.node.on_disconnect(self)
+
+
+def _bytes(part: Any) -> bytes:  # noqa: ANN401
+    return part.read() if isinstance(part, FileSlice) else bytes(part)

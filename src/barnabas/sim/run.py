@@ -1,0 +1,207 @@
+"""One seed, from an empty disk to a verdict.
+
+Job: draw topics, producers, consumers and faults from the seed; let them meet; heal everything; see that every promise held and
+that all work gets done. A `Violation` ends the run with what broke.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.node import Node
+from barnabas.model.config.broker_config import BrokerConfig
+from barnabas.sim.admin import Admin, TopicSpec
+from barnabas.sim.checkers import History, Promises
+from barnabas.sim.consumer import Auditor, Consumer
+from barnabas.sim.faults import Faults
+from barnabas.sim.machine import Machine
+from barnabas.sim.network import Network
+from barnabas.sim.producer import Producer, Style
+from barnabas.sim.violation import Violation
+from barnabas.sim.world import MS, SECOND, Scheduler
+from barnabas.wire.compression import Codec
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from barnabas.sim.checkers import Key
+
+#: Faults happen up to here.
+TROUBLE_US: Final = 4 * SECOND
+#: Once healed, everything must be done within this time.
+PATIENCE_US: Final = 60 * SECOND
+DATA: Final = "/data"
+
+
+@dataclass(slots=True, frozen=True)
+class Verdict:
+    """How a run ended; `violation` is None if every promise held."""
+
+    seed: int
+    digest: str
+    violation: Violation | None
+    events: int
+    kinds: tuple[str, ...]
+
+
+def run_seed(
+    seed: int,
+    *,
+    node_class: type[Node] = Node,
+    on_note: Callable[[int, str], None] | None = None,
+) -> Verdict:
+    """Run one seed. `node_class` is for trying out nodes that break a promise."""
+    broker_log = logging.getLogger("barnabas")
+    was_disabled = broker_log.manager.disable
+    if on_note is None:
+        logging.disable(logging.CRITICAL)
+    run = Run(seed, node_class, on_note)
+    violation = None
+    try:
+        run.play()
+    except Violation as found:
+        run.scheduler.note(str(found))
+        violation = found
+    finally:
+        logging.disable(was_disabled)
+    return Verdict(
+        seed, run.scheduler.digest, violation, run.scheduler.events, tuple(run.faults.kinds)
+    )
+
+
+class Run:
+    """The parts of one run."""
+
+    def __init__(
+        self, seed: int, node_class: type[Node], on_note: Callable[[int, str], None] | None
+    ) -> None:
+        """Build everything; nothing happens yet."""
+        self.scheduler = Scheduler(seed, on_note)
+        self._chance = self.scheduler.chance("run")
+        self.machine = Machine(self.scheduler, _broker_config(self._chance), node_class)
+        self.network = Network(self.scheduler, self.machine)
+        self.faults = Faults(self.scheduler, self.machine, self.network)
+        self.history = History()
+        self.machine.watcher = self.history
+        topics = [_topic(self._chance, f"t{number}") for number in range(self._chance.randint(1, 2))]
+        self.keys: list[Key] = []
+        for topic in topics:
+            flushed = ("flush.messages", "1") in topic.configs
+            for index in range(topic.partition_count):
+                self.keys.append((topic.name, index))
+                self.history.add_partition((topic.name, index), flushed=flushed)
+        scratch = [
+            TopicSpec(f"s{number}", self._chance.randint(1, 3))
+            for number in range(self._chance.randint(0, 2))
+        ]
+        self.admin = Admin(
+            "admin", self.network, topics, scratch, store_fails="store failure" in self.faults.kinds
+        )
+        self.producers = [self._producer(number) for number in range(self._chance.randint(1, 4))]
+        self.consumers = [self._consumer(number) for number in range(self._chance.randint(0, 2))]
+
+    def _producer(self, number: int) -> Producer:
+        style = _style(self._chance, self.faults.kinds)
+        name = f"p{number}"
+        keys = [key for key in self.keys if self._chance.random() < 0.7] or self.keys[:1]
+        self.history.promises[name] = Promises(
+            once=style.idempotent,
+            in_order=style.idempotent or (style.in_flight == 1 and style.acks != 0),
+        )
+        count = self._chance.randint(5, 40)
+        return Producer(name, self.network, self.history, keys, style, count)
+
+    def _consumer(self, number: int) -> Consumer:
+        keys = [key for key in self.keys if self._chance.random() < 0.8] or self.keys
+        return Consumer(f"c{number}", self.network, self.history, keys)
+
+    def play(self) -> None:
+        """Let it all happen, then judge."""
+        self.machine.start()
+        for client in (self.admin, *self.producers, *self.consumers):
+            client.wake(self._chance.randint(0, 300 * MS))
+        self.faults.book(TROUBLE_US)
+        self.scheduler.run(lambda: False, TROUBLE_US)
+        self.faults.heal()
+        self._finish_work()
+        self._audit()
+
+    def _finish_work(self) -> None:
+        def finished() -> bool:
+            return self.admin.topics_made and all(one.is_finished for one in self.producers)
+
+        if not self.scheduler.run(finished, self.scheduler.now_us + PATIENCE_US):
+            raise self._stuck([f"{one.name}: {one.unfinished}" for one in self.producers if not one.is_finished])
+        for consumer in self.consumers:
+            consumer.is_finished = True
+            consumer.hang_up()
+
+    def _audit(self) -> None:
+        auditor = Auditor("auditor", self.network, self.history, self.keys)
+        auditor.wake()
+        self.admin.audit()
+
+        def finished() -> bool:
+            return auditor.is_finished and self.admin.is_finished
+
+        if not self.scheduler.run(finished, self.scheduler.now_us + PATIENCE_US):
+            raise self._stuck([f"auditor: {auditor.unfinished}", f"admin: {self.admin.unfinished}"])
+        for key, records in auditor.found.items():
+            self.history.judge(key, records)
+
+    def _stuck(self, waiting: list[str]) -> Violation:
+        machine = self.machine
+        state = "up" if machine.is_up else f"not up, last failure {machine.last_failure!r}"
+        return Violation("work gets done", f"the broker is {state}; {'; '.join(waiting)}")
+
+
+def _broker_config(chance: random.Random) -> BrokerConfig:
+    checkpoint_ms = str(chance.choice((200, 1000, 60_000)))
+    return BrokerConfig(
+        {
+            "log.dirs": DATA,
+            "broker.id": "1",
+            "log.flush.offset.checkpoint.interval.ms": checkpoint_ms,
+            "max.incremental.fetch.session.cache.slots": str(chance.choice((1, 2, 1000))),
+        }
+    )
+
+
+def _topic(chance: random.Random, name: str) -> TopicSpec:
+    configs = {}
+    if chance.random() < 0.4:
+        configs["flush.messages"] = "1"
+    elif chance.random() < 0.3:
+        configs["flush.messages"] = str(chance.randint(2, 20))
+    if chance.random() < 0.2:
+        configs["flush.ms"] = "100"
+    if chance.random() < 0.5:
+        configs["internal.segment.bytes"] = str(chance.choice((1000, 3000, 10_000)))
+    if chance.random() < 0.2:
+        configs["segment.ms"] = "300"
+    if chance.random() < 0.5:
+        configs["index.interval.bytes"] = str(chance.choice((0, 200)))
+    if chance.random() < 0.15:
+        configs["segment.index.bytes"] = "36"
+    if chance.random() < 0.2:
+        configs["compression.type"] = chance.choice(("gzip", "zstd", "uncompressed"))
+    if chance.random() < 0.2:
+        configs["message.timestamp.type"] = "LogAppendTime"
+    return TopicSpec(name, chance.randint(1, 3), tuple(configs.items()))
+
+
+def _style(chance: random.Random, kinds: list[str]) -> Style:
+    idempotent = chance.random() < 0.65
+    full = "disk full" in kinds or "disk error" in kinds
+    return Style(
+        idempotent=idempotent,
+        acks=-1 if idempotent else chance.choice((-1, 1, 1, 0)),
+        in_flight=chance.choice((1, 2, 5)),
+        eager=idempotent and not full and chance.random() < 0.5,
+        careful=full,
+        version=chance.choice((3, 7, 8, 9, 11, 12, 13)),
+        codec=chance.choice((Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4)),
+    )
