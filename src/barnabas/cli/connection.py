@@ -130,7 +130,9 @@ def connected(command: Command) -> Command:
         names = ClientOptions.__dataclass_fields__
         options = ClientOptions(**{name: values.pop(name) for name in names})
         with_outer = options.over(ctx.ensure_object(dict).get(_OBJ_KEY, ClientOptions()))
-        return command(connect(with_outer, os.environ), **values)
+        connection = connect(with_outer, os.environ)
+        require_confluent_kafka()
+        return command(connection, **values)
 
     return run
 
@@ -257,14 +259,12 @@ class Connection:
 
     def producer(self, settings: Mapping[str, object]) -> Producer:
         """A producer with `settings`; what the user gave by -X wins."""
-        require_confluent_kafka()
         from confluent_kafka import Producer
 
         return self._open(Producer, settings)
 
     def consumer(self, settings: Mapping[str, object]) -> Consumer:
         """A consumer with `settings`; what the user gave by -X wins."""
-        require_confluent_kafka()
         from confluent_kafka import Consumer
 
         return self._open(Consumer, settings)
@@ -357,7 +357,6 @@ class Connection:
 
 def admin_api() -> Any:  # noqa: ANN401 - the module does not export its names to type checkers
     """The module confluent_kafka.admin, imported when a command needs it."""
-    require_confluent_kafka()
     from confluent_kafka import admin
 
     return admin

@@ -1,0 +1,58 @@
+import json
+
+import click
+import pytest
+import yaml
+
+from barnabas.cli.output import counted, emit, meaning, table
+
+
+def test_columns_line_up_and_numbers_lean_right():
+    text = click.unstyle(table(("NAME", "N", "LIST"), [("a", 5, [1, 2]), ("long", 1200, [])]))
+    assert text.splitlines() == [
+        "NAME     N  LIST",
+        "a        5  1,2",
+        "long  1200  -",
+    ]
+
+
+def test_none_and_truth_have_words():
+    text = click.unstyle(table(("A", "B"), [(None, True), ("x", False)]))
+    assert text.splitlines()[1:] == ["-  yes", "x  no"]
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_json_and_yaml_carry_the_same(output, capsys):
+    data = [{"topic": "é", "n": 1, "none": None, "text": "123"}]
+    emit(data, output)
+    printed = capsys.readouterr().out
+    assert (json.loads if output == "json" else yaml.safe_load)(printed) == data
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("retention.ms", "3600000", "1 hour"),
+        ("retention.ms", "604800000", "7 days"),
+        ("retention.ms", "-1", "no limit"),
+        ("segment.ms", "90000", "1.5 minutes"),
+        ("segment.ms", "100000", "about 1.7 minutes"),
+        ("linger.ms", "5", None),
+        ("flush.ms", "9223372036854775807", None),
+        ("segment.bytes", "1073741824", "1 GiB"),
+        ("retention.bytes", "-1", "no limit"),
+        ("cleanup.policy", "delete", None),
+        ("min.insync.replicas", "2000", None),
+        ("retention.ms", None, None),
+    ],
+)
+def test_settings_are_put_in_words(name, value, words):
+    assert meaning(name, value) == words
+
+
+def test_counting():
+    assert [counted(n, "record") for n in (0, 1, 2000)] == [
+        "0 records",
+        "1 record",
+        "2,000 records",
+    ]
