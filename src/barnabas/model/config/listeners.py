@@ -91,7 +91,9 @@ def _parse_one(entry: str, protocols: Mapping[str, str], setting: str) -> Listen
     match = _ADDRESS.fullmatch(entry)
     if match is None or int(match["port"]) > PORT_MAX:
         raise _problem(
-            setting, f"'{entry}' is no listener; expected is NAME://HOST:PORT, [HOST] for IPv6"
+            setting,
+            f"'{entry}' is no listener; expected is NAME://HOST:PORT, [HOST] for IPv6,"
+            f" ports from 0 to {PORT_MAX}",
         )
     name = match["name"].upper()
     protocol = protocols.get(name)
