@@ -6,7 +6,7 @@ Runs on a background thread: it touches files only, and nothing that the loop ch
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,18 +15,20 @@ if TYPE_CHECKING:
     from barnabas.storage.segment import Segment
 
 
+class FlushPoint(NamedTuple):
+    """What counts as flushed once the job is done."""
+
+    #: What the recovery point may become.
+    end_offset: int
+    #: How many changes of names in the folder were made before.
+    names_changes: int
+    planned_ms: int
+
+
 class FlushJob:
     """Made by `Log.plan_flush`; `run` it, then give it to `Log.on_flushed`."""
 
-    __slots__ = (
-        "_directory",
-        "_disk",
-        "_segments",
-        "end_offset",
-        "error",
-        "planned_ms",
-        "snapshots",
-    )
+    __slots__ = ("_directory", "_disk", "_segments", "error", "point", "snapshots")
 
     def __init__(
         self,
@@ -34,17 +36,14 @@ class FlushJob:
         directory: str | None,
         segments: Sequence[Segment],
         snapshots: Sequence[File],
-        end_offset: int,
-        planned_ms: int,
+        point: FlushPoint,
     ) -> None:
-        """Name what to sync; the folder too if a segment in it is new."""
+        """Name what to sync; the folder too if names in it changed."""
         self._disk = disk
         self._directory = directory
         self._segments = segments
         self.snapshots = snapshots
-        #: What the recovery point may become.
-        self.end_offset = end_offset
-        self.planned_ms = planned_ms
+        self.point = point
         self.error: OSError | None = None
 
     def run(self) -> None:

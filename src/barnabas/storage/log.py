@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.core.epochs import LeaderEpochs
 from barnabas.ports import FileSlice
-from barnabas.storage.flush import FlushJob
+from barnabas.storage.flush import FlushJob, FlushPoint
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from barnabas.storage.names import DELETED, SEGMENT_FILES, file_name
 from barnabas.storage.recovery import LogLeft, RecoveryReport, load, write_epochs
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from barnabas.core.producer_state import Duplicate
     from barnabas.model.config import LogConfig
     from barnabas.model.errors import ErrorCode
-    from barnabas.ports import Disk, File, Rng
+    from barnabas.ports import Disk, Rng
     from barnabas.storage.recovery import Loaded
     from barnabas.wire.batch import BatchHeader
 
@@ -82,13 +82,14 @@ class Log:
         "_hints",
         "_index_interval",
         "_last_flush_ms",
+        "_names_changes",
+        "_names_synced",
         "_rng",
         "_roll_bytes",
         "_roll_offset",
         "_roll_timestamp",
         "_segments",
         "_snapshots",
-        "_unsynced_snapshots",
         "config",
         "directory",
         "epochs",
@@ -118,13 +119,15 @@ class Log:
         self._active = loaded.segments[-1]
         self._active.jitter_ms = self._draw_jitter()
         self._snapshots = loaded.snapshots
-        self._unsynced_snapshots: tuple[File, ...] = ()
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
         self.recovery: RecoveryReport = loaded.report
+        # Counts creations, renames and removals in the folder, and how many of them are on the medium.
+        self._names_changes = int(loaded.names_changed)
+        self._names_synced = 0
         self._broken: OSError | None = None
         self._flushing = False
         self._last_flush_ms = now_ms
@@ -251,6 +254,7 @@ class Log:
             return
         base_offset = self.log_end_offset
         old.seal()
+        self._names_changes += 1
         try:
             segment = Segment.create(
                 self._disk, self.directory, base_offset,
@@ -329,8 +333,8 @@ class Log:
 
     def _write_snapshot(self) -> None:
         if self.log_end_offset > max(self._snapshots.latest, self.log_start_offset):
-            file = self._snapshots.write(self.producers, self.log_end_offset)
-            self._unsynced_snapshots = (*self._unsynced_snapshots, file)
+            self._names_changes += 1
+            self._snapshots.write(self.producers, self.log_end_offset)
 
     # Reading
 
@@ -481,6 +485,7 @@ class Log:
         while len(self._segments) > 1 and self._segments[1].base_offset <= self.log_start_offset:
             segment, *rest = self._segments
             self._segments = tuple(rest)
+            self._names_changes += 1
             segment.dropped = True
             paths += self._put_aside(segment)
         return paths
@@ -527,18 +532,21 @@ class Log:
             return None
         everything = everything or self._all_due(now_ms)
         end_offset = self.log_end_offset if everything else self._active.base_offset
-        if end_offset <= self.recovery_point:
+        names_due = everything and self._names_synced < self._names_changes
+        if end_offset <= self.recovery_point and not names_due:
             return None
         if everything:
             self._active.spill()
         number = self._segment_number(self._segments, self.recovery_point)
         segments = [one for one in self._segments[number:] if one.base_offset < end_offset]
-        is_new = segments[-1].base_offset >= self.recovery_point
         self._flushing = True
         return FlushJob(
-            self._disk, self.directory if is_new else None, segments, self._unsynced_snapshots,
-            end_offset, now_ms,
-        )  # fmt: skip
+            self._disk,
+            self.directory if self._names_synced < self._names_changes else None,
+            segments,
+            self._snapshots.unsynced,
+            FlushPoint(end_offset, self._names_changes, now_ms),
+        )
 
     def on_flushed(self, job: FlushJob) -> None:
         """Move the recovery point. A sync that failed breaks the log for good, and is raised.
@@ -549,11 +557,11 @@ class Log:
         if job.error is not None:
             self._break(job.error)
             raise job.error
-        self.recovery_point = max(self.recovery_point, job.end_offset)
-        self._last_flush_ms = job.planned_ms
-        self._unsynced_snapshots = tuple(
-            file for file in self._unsynced_snapshots if file not in job.snapshots
-        )
+        point = job.point
+        self.recovery_point = max(self.recovery_point, point.end_offset)
+        self._names_synced = point.names_changes
+        self._last_flush_ms = point.planned_ms
+        self._snapshots.on_synced(job.snapshots)
 
     # Closing
 

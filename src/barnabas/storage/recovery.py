@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 #: The scan reads this much at once; a larger batch is checked piece by piece, so memory stays bounded.
 SCAN_BYTES: Final = 1024 * 1024
+_NO_END: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -87,6 +88,8 @@ class Loaded:
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
+    #: Files were created or removed, and a crash may still take that back.
+    names_changed: bool
     report: RecoveryReport
 
 
@@ -118,7 +121,11 @@ class _Loading:
         self.report = RecoveryReport()
         self.segments: list[Segment] = []
         self.producers = ProducerStates()
-        self.names = _remove_leftovers(disk, directory)
+        found = disk.list(directory)
+        self.names = _remove_leftovers(disk, directory, found)
+        self.names_changed = self.names != found
+        # Below this nothing was touched: what was built again has to be flushed again.
+        self.untouched_end = _NO_END if left.clean else left.recovery_point
         self.snapshots = Snapshots(disk, directory, self.names)
         self.epochs, self.saved_epochs = self._load_epochs()
 
@@ -146,15 +153,22 @@ class _Loading:
         if self.epochs.entries != (self.saved_epochs or []):
             write_epochs(self.disk, self.directory, self.epochs)
         bases = [segment.base_offset for segment in self.segments]
-        self.snapshots.remove_strays(bases, log_start_offset, log_end_offset)
+        if self.snapshots.remove_strays(bases, log_start_offset, log_end_offset):
+            self.names_changed = True
         if not self.left.clean and log_end_offset > log_start_offset:
             # So that a stop from here on need not walk through the segments again.
-            self.snapshots.write(self.producers, log_end_offset)
-        recovery_point = min(self.left.recovery_point, log_end_offset)
+            self._write_snapshot(log_end_offset)
         return Loaded(
-            self.segments, self.snapshots, self.epochs, self.producers, log_start_offset,
-            log_end_offset, log_end_offset if self.left.clean else recovery_point, self.report,
-        )  # fmt: skip
+            segments=self.segments,
+            snapshots=self.snapshots,
+            epochs=self.epochs,
+            producers=self.producers,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=min(self.untouched_end, log_end_offset),
+            names_changed=self.names_changed,
+            report=self.report,
+        )
 
     # Segments
 
@@ -180,6 +194,7 @@ class _Loading:
             files.append(self.disk.open(f"{self.directory}/{name}", create=not there))
         segment = Segment(base, (files[0], files[1], files[2]), self.now_ms, 0)
         segment.size = segment.written_from = segment.log.size()
+        self.names_changed = self.names_changed or not indexes_there
         return segment, indexes_there
 
     def _open_sound(self, base: int) -> Segment:
@@ -200,7 +215,7 @@ class _Loading:
                 self._remove(bases[number:])
                 return
             if number:
-                self.snapshots.write(self.producers, base)
+                self._write_snapshot(base)
             segment, _ = self._open_files(base)
             self.segments.append(segment)
             expected, whole = self._check(segment, visit=self._replay)
@@ -220,6 +235,7 @@ class _Loading:
         Return the offset after its last record, and whether all its bytes were good.
         """
         scan = _Scan(segment, self.config.index_interval_bytes)
+        self.untouched_end = min(self.untouched_end, segment.base_offset)
         for header in scan.batches():
             if visit is not None:
                 visit(header)
@@ -237,6 +253,7 @@ class _Loading:
         for base in reversed(bases):
             remove_files(self.disk, self.directory, base)
         self.report.removed_segments.extend(bases)
+        self.names_changed = self.names_changed or bool(bases)
 
     def _find_log_end(self) -> int:
         """Return the offset after the last record, taking the last segment's word for it if it is sound."""
@@ -246,6 +263,7 @@ class _Loading:
                 self.disk, self.directory, base, now_ms=self.now_ms, jitter_ms=0
             )
             self.segments.append(segment)
+            self.names_changed = True
             return base
         last = self.segments[-1]
         if last.size == 0 and len(self.segments) > 1:
@@ -273,6 +291,10 @@ class _Loading:
         return self._find_log_end()
 
     # Epochs and producers
+
+    def _write_snapshot(self, offset: int) -> None:
+        self.snapshots.write(self.producers, offset)
+        self.names_changed = True
 
     def _load_epochs(self) -> tuple[LeaderEpochs, list[tuple[int, int]] | None]:
         """Return the history, and what its file says; None if there is no good file."""
@@ -462,9 +484,8 @@ def write_epochs(disk: Disk, directory: str, epochs: LeaderEpochs) -> None:
     disk.write_file_atomically(f"{directory}/{LEADER_EPOCHS}", epoch_file.encode(epochs.entries))
 
 
-def _remove_leftovers(disk: Disk, directory: str) -> list[str]:
+def _remove_leftovers(disk: Disk, directory: str, names: Sequence[str]) -> list[str]:
     """Remove what a crash left of deletions and cleanings, and indexes without a log; list the rest."""
-    names = disk.list(directory)
     logs = {name for name in names if name.endswith(LOG)}
     kept = []
     for name in names:

@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 
 
 class Snapshots:
-    """See the module. `latest` is the offset of the newest one; -1 if there is none."""
+    """See the module. `unsynced` are the files written since the last flush took them over."""
 
-    __slots__ = ("_disk", "_offsets", "directory")
+    __slots__ = ("_disk", "_offsets", "directory", "unsynced")
 
     def __init__(self, disk: Disk, directory: str, names: Sequence[str]) -> None:
         """Take the names found in the folder."""
         self._disk = disk
         self.directory = directory
+        self.unsynced: tuple[File, ...] = ()
         found = (offset_of(name, SNAPSHOT) for name in names)
         self._offsets = sorted(offset for offset in found if offset is not None)
 
@@ -54,30 +55,40 @@ class Snapshots:
             return offset
         return None
 
-    def write(self, states: ProducerStates, offset: int) -> File:
-        """Write the state at `offset`. The caller syncs the file with the segment below it."""
+    def write(self, states: ProducerStates, offset: int) -> None:
+        """Write the state at `offset`. It is synced with the segment below it."""
         content = producer_snapshot.encode(states)
         file = self._disk.open(self._path(offset), create=True)
         file.write(0, (content,))
         file.truncate(len(content))
         if offset not in self._offsets:
             self._offsets = sorted([*self._offsets, offset])
-        return file
+        if file not in self.unsynced:
+            self.unsynced = (*self.unsynced, file)
 
     def remove(self, offset: int) -> None:
         """Remove one."""
         self._disk.remove(self._path(offset))
         self._offsets = [known for known in self._offsets if known != offset]
 
+    def on_synced(self, files: Sequence[File]) -> None:
+        """Note that these are on the medium."""
+        self.unsynced = tuple(file for file in self.unsynced if file not in files)
+
     def remove_strays(
         self, base_offsets: Sequence[int], start_offset: int, end_offset: int
-    ) -> None:
-        """Keep those in the log at a segment's start, and the newest one if it is past them all."""
+    ) -> bool:
+        """Keep those in the log at a segment's start, and the newest one if it is past them all.
+
+        Tell whether any had to go.
+        """
+        before = self._offsets
         newest = max((offset for offset in self._offsets if offset <= end_offset), default=-1)
         for offset in self._offsets:
             at_segment = offset in base_offsets or (offset == newest and offset > base_offsets[-1])
             if not (at_segment and start_offset <= offset <= end_offset):
                 self.remove(offset)
+        return before != self._offsets
 
     def rename_for_delete(self, offset: int) -> str | None:
         """Put the one at a dropped segment's start aside; return its new path, None if there is none."""

@@ -677,6 +677,7 @@ def test_one_flush_at_a_time():
 def test_nothing_to_flush():
     log = open_log(new_disk())
     assert log.plan_flush(NOW) is None
+    assert flush(log, everything=True) is not None  # the names of the new files
     assert log.plan_flush(NOW, everything=True) is None
 
 
@@ -699,6 +700,7 @@ def test_a_failed_sync_is_never_forgotten():
     ):
         with pytest.raises(BrokenLogError, match="broken"):
             call()
+    assert log.is_broken
     log.close(clean=False)
 
 
