@@ -257,20 +257,15 @@ def test_a_file_may_be_one_record(tool, topic, tmp_path):
     assert tool("consume", topic, "--format", "%s").stdout == path.read_bytes()
 
 
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_every_codec(tool, topic, codec, tmp_path):
+def test_every_codec_and_every_kind_of_acknowledgement(tool, topic, tmp_path):
     path = tmp_path / "lines"
-    path.write_text("".join(f"line {n}\n" for n in range(5000)))
-    tool("produce", topic, "--file", path, "-z", codec)
-    assert tool("consume", topic).stdout == path.read_bytes()
-
-
-@pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_every_kind_of_acknowledgement(tool, topic, acks):
-    tool("produce", topic, "--acks", acks, stdin="x\n")
+    path.write_text("".join(f"line {n}\n" for n in range(2000)))
+    for codec, acks in (("gzip", "all"), ("snappy", "1"), ("lz4", "all"), ("zstd", "0")):
+        tool("produce", topic, "--file", path, "-z", codec, "--acks", acks)
     with tool.start("consume", topic, "--follow") as follower:  # acks 0 does not wait for the write
-        assert follower.stdout.readline() == b"x\n"
+        read = b"".join(follower.stdout.readline() for _ in range(4 * 2000))
         follower.send_signal(signal.SIGINT)
+    assert read == path.read_bytes() * 4
 
 
 def test_a_refused_record_is_named_with_line_and_reason(tool, name):
