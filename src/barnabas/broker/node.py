@@ -112,9 +112,7 @@ class Node:
         try:
             response = api.handle(call)
             if type(response) is GeneratorType:
-                start = next(response)
-                self._drive(api, call, response, start)
-                return None
+                return self._drive(api, call, response, next(response))
         except StopIteration as end:
             response = end.value
         except CloseLink:
@@ -189,20 +187,35 @@ class Node:
             self.metrics.failures += 1
             raise CloseLink("no answer could be encoded") from problem
 
-    def _drive(self, api: Api, call: Call, task: Task[Any], start: Start) -> None:
+    def _drive(self, api: Api, call: Call, task: Task[Any], start: Start) -> list[Any] | None:
+        """Run a task on; the reply's parts if it ended before this returns, else its link gets them."""
+        at_once: list[Any] | None = None
+        started = False
+
+        def end(response: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+            nonlocal at_once
+            if started:
+                self.finish(api, call, response, problem)
+                return
+            if problem is not None:
+                response = self._refuse(api, call, problem)
+            at_once = self._encode(api, call, response)
+
         def resume(result: Any, error: BaseException | None) -> None:  # noqa: ANN401
             try:
                 again = task.throw(error) if error is not None else task.send(result)
-            except StopIteration as end:
-                self.finish(api, call, end.value, None)
+            except StopIteration as ended:
+                end(ended.value, None)
             except CloseLink:
                 call.link.close()
             except Exception as problem:  # noqa: BLE001  (an edge: a request fails alone)
-                self.finish(api, call, None, problem)
+                end(None, problem)
             else:
                 again(resume)
 
         start(resume)
+        started = True
+        return at_once
 
     def _refuse(self, api: Api, call: Call, problem: BaseException) -> Any:  # noqa: ANN401
         if isinstance(problem, KafkaError):

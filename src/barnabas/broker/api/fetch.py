@@ -177,9 +177,7 @@ class _Fetch:
             return _failed(wanted.partition, code)
         offset, bound = wanted.fetch_offset, state.high_watermark
         if not log.log_start_offset <= offset <= log.log_end_offset:
-            return _failed(
-                wanted.partition, ErrorCode.OFFSET_OUT_OF_RANGE, log.log_start_offset, bound
-            )
+            return _failed(wanted.partition, ErrorCode.OFFSET_OUT_OF_RANGE)
         data = PartitionData(
             partition_index=wanted.partition,
             high_watermark=bound,
@@ -323,14 +321,12 @@ def _warming_job(replica: Replica, offset: int, room: int, end_offset: int) -> A
     return warm
 
 
-def _failed(
-    index: int, code: ErrorCode, log_start_offset: int = -1, high_watermark: int = -1
-) -> PartitionData:
+def _failed(index: int, code: ErrorCode) -> PartitionData:
     return PartitionData(
         partition_index=index,
         error_code=code,
-        high_watermark=high_watermark,
+        high_watermark=-1,
         last_stable_offset=-1,
-        log_start_offset=log_start_offset,
+        log_start_offset=-1,
         records=b"",
     )

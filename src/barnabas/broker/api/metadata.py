@@ -78,9 +78,10 @@ def _answer(
     call: Call, wanted: MetadataRequestTopic, operations: int
 ) -> Task[MetadataResponseTopic]:
     node = call.node
-    if wanted.name is None:
+    if wanted.name is None or wanted.topic_id != _NO_ID:  # with an id, Java leaves the name empty
         topic = node.topics.by_id.get(wanted.topic_id)
-        code = ErrorCode.UNKNOWN_TOPIC_ID
+        if topic is None:
+            return _failed(None, wanted.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
     else:
         topic = node.topics.by_name.get(wanted.name)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
