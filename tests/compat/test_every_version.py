@@ -201,6 +201,11 @@ def test_fetch(client, versions, topic):
             found = batch.read_records(memoryview(part.records), 10**6)
             assert [r.value for r in found] == [b"v0", b"v1", b"v2"]
             assert found[0].offset == 0
+            assert part.aborted_transactions is None  # asked for by read_committed only
+        committed = read(topic, topic_id, version, 0)
+        committed.isolation_level = 1
+        (part,) = client.ask(committed, version).responses[0].partitions
+        assert (part.error_code, part.aborted_transactions) == (NO_ERROR, [])
         (part,) = client.ask(read(topic, topic_id, version, 3), version).responses[0].partitions
         assert (part.error_code, part.high_watermark, bytes(part.records or b"")) == (0, 3, b"")
         (part,) = client.ask(read(topic, topic_id, version, 9), version).responses[0].partitions

@@ -183,6 +183,7 @@ class _Fetch:
             high_watermark=bound,
             last_stable_offset=bound,
             log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if self.call.request.isolation_level else None,
             records=b"",
         )
         if offset >= bound:
@@ -328,5 +329,6 @@ def _failed(index: int, code: ErrorCode) -> PartitionData:
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=-1,
+        aborted_transactions=None,
         records=b"",
     )
