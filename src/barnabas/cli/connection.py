@@ -242,6 +242,8 @@ class Connection:
         self.timeout_s = timeout_s
         self.output = output
         self.last_error: KafkaError | None = None
+        self._down = False
+        self._told_down = False
         self._addresses = parse_bootstrap(bootstrap)
         self._reached = False
         self._admin: AdminClient | None = None
@@ -280,7 +282,9 @@ class Connection:
             "bootstrap.servers": self.bootstrap,
         }
         given = {**own, **settings, **self.settings}
-        given |= {"error_cb": self._on_error, "logger": _logger("debug" in self.settings)}
+        given["error_cb"] = self._on_error
+        if "debug" not in self.settings:  # who asks for librdkafka's log gets it on stderr
+            given["logger"] = _silence()
         try:
             return client(given)
         except KafkaException as error:
@@ -288,6 +292,20 @@ class Connection:
 
     def _on_error(self, error: KafkaError) -> None:
         self.last_error = error
+        self._down = self._down or error.name() == "_ALL_BROKERS_DOWN"
+
+    def on_life(self) -> None:
+        """A broker answered."""
+        self.last_error = None
+        self._down = self._told_down = False
+
+    def note_if_down(self) -> None:
+        """While waiting: say, once, when no broker is left. librdkafka keeps trying."""
+        if self._down and not self._told_down:
+            click.echo(
+                f"note: no broker can be reached at {self.bootstrap}; trying again", err=True
+            )
+            self._told_down = True
 
     def _reach(self) -> None:
         """Fail at once, with the reason, when no address accepts a connection.
@@ -373,12 +391,11 @@ def require_confluent_kafka() -> None:
         ) from None
 
 
-def _logger(debug: bool) -> logging.Logger:
-    """librdkafka's log: kept away from the user unless -X debug=... asks for it."""
+def _silence() -> logging.Logger:
+    """A log that goes nowhere: what matters of librdkafka's chatter comes through error_cb."""
     logger = logging.getLogger("barnabas.librdkafka")
     logger.propagate = False
-    logger.handlers = [logging.StreamHandler() if debug else logging.NullHandler()]
-    logger.setLevel(logging.DEBUG if debug else logging.CRITICAL)
+    logger.setLevel(logging.CRITICAL + 1)
     return logger
 
 

@@ -19,6 +19,7 @@ from barnabas.cli.cluster_view import read_bounds, read_offsets, topic_or_fail
 from barnabas.cli.completion import topic_names
 from barnabas.cli.connection import admin_api, connected
 from barnabas.cli.failure import Failure, failure, hint_for, reason
+from barnabas.cli.interrupt import Interrupt
 from barnabas.cli.output import counted, duration, to_yaml
 from barnabas.cli.position import EXAMPLES, At, End, Position, Since, parse_position, resolve
 from barnabas.cli.record import Record, compile_format, record_to_json
@@ -231,15 +232,15 @@ def _read(
     )
     try:
         consumer.assign([TopicPartition(topic, p, r.start) for p, r in ranges.items()])
-        reader = Reader(connection, consumer, topic, dict(ranges), how["count"])
-        for records in reader.batches():
-            sys.stdout.buffer.write(b"".join(map(render, records)))
-            sys.stdout.buffer.flush()
-    except KeyboardInterrupt:
-        if not how["follow"]:  # with --follow Ctrl-C is the ordinary end
-            raise
+        with Interrupt() as interrupt:
+            reader = Reader(connection, consumer, topic, dict(ranges), how["count"], interrupt)
+            for records in reader.batches():
+                sys.stdout.buffer.write(b"".join(map(render, records)))
+                sys.stdout.buffer.flush()
     finally:
         consumer.close()
+    if interrupt.pressed and not how["follow"]:  # with --follow Ctrl-C is the ordinary end
+        raise KeyboardInterrupt
 
 
 @dataclass(slots=True)
@@ -251,18 +252,18 @@ class Reader:
     topic: str
     open: dict[int, Range]
     left: int | None
+    interrupt: Interrupt
     _silent_since: float = field(default_factory=time.monotonic)
-    _told_down: bool = False
 
     def batches(self) -> Iterator[list[Record]]:
         """Records as they come, a list per pull."""
-        while self.open and self.left != 0:
+        while self.open and self.left != 0 and not self.interrupt.pressed:
             message = self.consumer.poll(POLL_S)
             if message is None:
                 self._on_silence()
                 continue
-            self._silent_since, self._told_down = time.monotonic(), False
-            self.connection.last_error = None
+            self._silent_since = time.monotonic()
+            self.connection.on_life()
             messages = [message, *self.consumer.consume(BATCH_RECORDS, 0)]
             records = [record for record in map(self._accept, messages) if record is not None]
             if records:
@@ -312,14 +313,11 @@ class Reader:
         self.consumer.pause([TopicPartition(self.topic, partition)])
 
     def _on_silence(self) -> None:
-        """Nothing came. While following that is normal unless the brokers are gone: say so once."""
-        following = all(wanted.end is None for wanted in self.open.values())
-        error = self.connection.last_error
-        if following:
-            if error is not None and error.name() == "_ALL_BROKERS_DOWN" and not self._told_down:
-                click.echo("note: no broker can be reached; trying again", err=True)
-                self._told_down = True
+        """Nothing came. While following that is normal."""
+        self.connection.note_if_down()
+        if all(wanted.end is None for wanted in self.open.values()):
             return
+        error = self.connection.last_error
         if time.monotonic() - self._silent_since > self.connection.timeout_s:
             why = f" ({reason(error)})" if error is not None else ""
             waiting = ", ".join(str(p) for p in sorted(self.open))

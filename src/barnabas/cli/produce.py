@@ -20,6 +20,7 @@ import click
 from barnabas.cli.completion import topic_names
 from barnabas.cli.connection import connected
 from barnabas.cli.failure import Failure, failure, hint_for, nearest, reason
+from barnabas.cli.interrupt import Interrupt
 from barnabas.cli.output import counted, emit
 from barnabas.cli.record import Draft, unescape
 from barnabas.cli.record_input import (
@@ -147,9 +148,14 @@ def produce(connection: Connection, topic: str, **how: Any) -> int:  # noqa: ANN
     producer = connection.producer(_settings(connection, how))
     if not how["auto_create"]:
         _check_topic(connection, producer, topic, how["partition"])
-    sender = Sender(producer, topic, how["partition"])
-    with _input(how["path"]) as (stream, size), _progress(size, how) as advance:
-        stopped = _send_all(sender, _drafts(stream, advance, how))
+    sender = Sender(connection, producer, topic, how["partition"])
+    with (
+        Interrupt() as interrupt,
+        _input(how["path"]) as (stream, size),
+        _progress(size, how) as advance,
+    ):
+        drafts = _drafts(Interruptible(stream, interrupt), advance, how)
+        stopped = _send_all(sender, drafts, interrupt)
     return _account(connection, sender, stopped, how)
 
 
@@ -230,6 +236,24 @@ def _progress(size: int | None, how: dict[str, Any]) -> Iterator[Callable[[int],
         yield bar.update
 
 
+@dataclass(slots=True)
+class Interruptible:
+    """A stream that Ctrl-C wakes while it waits for input."""
+
+    stream: ByteStream
+    interrupt: Interrupt
+
+    def read(self, size: int = -1, /) -> bytes:
+        """As the stream's."""
+        with self.interrupt.raising():
+            return self.stream.read(size)
+
+    def read1(self, size: int = -1, /) -> bytes:
+        """As the stream's."""
+        with self.interrupt.raising():
+            return self.stream.read1(size)
+
+
 def _drafts(
     stream: ByteStream, advance: Callable[[int], None], how: dict[str, Any]
 ) -> Iterator[tuple[int, Draft]]:
@@ -253,6 +277,7 @@ def _drafts(
 class Sender:
     """Hands records to librdkafka and counts what became of them."""
 
+    connection: Connection
     producer: Producer
     topic: str
     partition: int | None
@@ -276,7 +301,7 @@ class Sender:
             try:
                 self.producer.produce(self.topic, **arguments)
             except BufferError:
-                self.producer.poll(0.1)
+                self._wait()
             except KafkaException as raised:
                 self._fail(line, raised.args[0])
                 return
@@ -305,6 +330,7 @@ class Sender:
         if error is not None:
             self._fail(line, error)
             return
+        self.connection.on_life()
         self.delivered += 1
         self.delivered_bytes += size_bytes
 
@@ -317,23 +343,29 @@ class Sender:
     def finish(self) -> None:
         """Wait until every record is acknowledged or given up (message.timeout.ms bounds it)."""
         while len(self.producer):
-            self.producer.poll(0.1)
+            self._wait()
+
+    def _wait(self) -> None:
+        self.producer.poll(0.1)
+        self.connection.note_if_down()
 
 
-def _send_all(sender: Sender, drafts: Iterator[tuple[int, Draft]]) -> InputError | bool:
+def _send_all(
+    sender: Sender, drafts: Iterator[tuple[int, Draft]], interrupt: Interrupt
+) -> InputError | bool:
     """Send until the input ends. Returns a bad line, or whether Ctrl-C ended it."""
     stopped: InputError | bool = False
     try:
         for line, draft in drafts:
             sender.send(line, draft)
-            if sender.fatal:
+            if sender.fatal or interrupt.pressed:
                 break
     except InputError as error:
         stopped = error
     except KeyboardInterrupt:
-        stopped = True
+        assert interrupt.pressed
     sender.finish()
-    return stopped
+    return stopped or interrupt.pressed
 
 
 # -- the account -----------------------------------------------------------------------------
