@@ -41,15 +41,17 @@ def _run_many(seeds: range) -> int:
             print(f"\r{_sentence(verdict)}")  # noqa: T201
         if sys.stdout.isatty() or done % 100 == 0 or done == len(seeds):
             rate = done / (time.monotonic() - started)
-            end = "" if sys.stdout.isatty() else "\n"
-            print(f"\r{done}/{len(seeds)} seeds, {len(failed)} failed, {rate:.0f}/s", end=end, flush=True)  # noqa: T201
+            told = f"\r{done}/{len(seeds)} seeds, {len(failed)} failed, {rate:.0f}/s"
+            print(told, end="" if sys.stdout.isatty() else "\n", flush=True)  # noqa: T201
     print(f"\nfailed: {failed}" if failed else "\nevery promise held")  # noqa: T201
     return 1 if failed else 0
 
 
 def _sentence(verdict: Verdict) -> str:
     faults = ", ".join(verdict.kinds) or "none"
-    told = f"seed {verdict.seed}: {verdict.events} events, digest {verdict.digest}, faults: {faults}"
+    told = (
+        f"seed {verdict.seed}: {verdict.events} events, digest {verdict.digest}, faults: {faults}"
+    )
     return f"{told}\n  BROKEN {verdict.violation}" if verdict.violation else told
 
 

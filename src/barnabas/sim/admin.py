@@ -26,7 +26,6 @@ from barnabas.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-
 from barnabas.wire.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:

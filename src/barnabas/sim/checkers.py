@@ -14,6 +14,7 @@ of its insides only end offsets and recovery points are looked at, when it dies 
 | nothing above the watermark | a reader sees nothing at or above the high watermark                               |
 | the watermark never falls   | as one connection sees it                                                          |
 | sequences are known         | a sequence is refused only if records were lost                                    |
+| failures are explained      | no request fails with an exception that the node did not expect                   |
 | producer ids are fresh      | no two producers get one id                                                        |
 
 After a power loss the log may end earlier than before, at or after the recovery point; offsets from there on start anew. A partition whose
@@ -63,6 +64,8 @@ class Ledger:
     acknowledged: dict[bytes, int] = field(default_factory=dict)
     held: dict[int, bytes] = field(default_factory=dict)
     cuts: list[Cut] = field(default_factory=list)
+    #: Records that may stand in the log twice, and out of order.
+    forgiven: dict[bytes, None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -77,8 +80,9 @@ class Left:
 class History:
     """All partitions, and the lives of the node."""
 
-    def __init__(self) -> None:
-        """Know nothing."""
+    def __init__(self, *, failures_explained: bool) -> None:
+        """Know nothing; requests may fail for reasons unknown to the node if its store or disk fails."""
+        self._failures_explained = failures_explained
         self.ledgers: dict[Key, Ledger] = {}
         self.promises: dict[str, Promises] = {}
         self._producer_ids: dict[int, str] = {}
@@ -94,7 +98,9 @@ class History:
         """See an id handed out."""
         other = self._producer_ids.setdefault(producer_id, producer)
         if other != producer:
-            raise Violation("producer ids are fresh", f"{producer} and {other} both got {producer_id}")
+            raise Violation(
+                "producer ids are fresh", f"{producer} and {other} both got {producer_id}"
+            )
 
     def on_made(self, key: Key, producer: str, values: Sequence[bytes]) -> None:
         """See records made; they may be sent any number of times from now on."""
@@ -111,7 +117,12 @@ class History:
             lost_by = _cut_of(ledger, life, offset)
             if lost_by is not None:
                 if ledger.flushed:
-                    raise _lost(key, offset, value, f"the log ends at {lost_by.end_offset} after a power loss")
+                    raise _lost(
+                        key,
+                        offset,
+                        value,
+                        f"the log ends at {lost_by.end_offset} after a power loss",
+                    )
                 continue
             ledger.acknowledged[value] = offset
             self._hold(key, offset, value, f"{producer} was told that it holds")
@@ -123,6 +134,10 @@ class History:
                 "sequences are known",
                 f"{producer} got OUT_OF_ORDER_SEQUENCE_NUMBER for {_text(value)} on {_name(key)}, and nothing was lost",
             )
+
+    def on_forgotten(self, key: Key, values: Sequence[bytes]) -> None:
+        """See records sent anew of which the node cannot know, after a restart, that it has them."""
+        self.ledgers[key].forgiven.update(dict.fromkeys(values))
 
     # Readers
 
@@ -185,10 +200,19 @@ class History:
 
     def on_down(self, node: Node, crash: Crash | None) -> None:
         """See a node die that was up."""
+        self.on_failures(node)
         for replica in node.replicas:
             key = (replica.key.topic, replica.key.partition)
             if key in self.ledgers:
                 self._left[key] = Left(replica.log.log_end_offset, replica.log.recovery_point)
+
+    def on_failures(self, node: Node) -> None:
+        """Look at how many requests a node failed to answer for reasons it did not expect."""
+        if node.metrics.failures and not self._failures_explained:
+            raise Violation(
+                "failures are explained",
+                f"{node.metrics.failures} requests failed with an exception; --trace shows the node's log",
+            )
 
     def on_crash(self, crash: Crash) -> None:
         """See any crash, also while the node was starting."""
@@ -221,7 +245,9 @@ class History:
         for value, offset in list(ledger.acknowledged.items()):
             if offset >= end_offset:
                 if ledger.flushed:
-                    raise _lost(key, offset, value, f"the log ends at {end_offset} after a power loss")
+                    raise _lost(
+                        key, offset, value, f"the log ends at {end_offset} after a power loss"
+                    )
                 del ledger.acknowledged[value]
         ledger.held = {at: value for at, value in ledger.held.items() if at < end_offset}
         ledger.cuts.append(Cut(life, end_offset))
@@ -235,20 +261,26 @@ class History:
         for value, offset in ledger.acknowledged.items():
             if there.get(offset) != value:
                 found = there.get(offset)
-                raise _lost(key, offset, value, f"there is {_text(found)}" if found else "nothing is there")
+                raise _lost(
+                    key, offset, value, f"there is {_text(found)}" if found else "nothing is there"
+                )
         for offset, value in ledger.held.items():
             if there.get(offset) != value:
                 raise _lost(key, offset, value, "it was read there before")
         self._judge_order(key, records)
 
     def _judge_order(self, key: Key, records: Sequence[tuple[int, bytes]]) -> None:
-        made, seen = self.ledgers[key].made, dict[bytes, int]()
+        made, forgiven, seen = (
+            self.ledgers[key].made,
+            self.ledgers[key].forgiven,
+            dict[bytes, int](),
+        )
         last: dict[str, tuple[int, bytes]] = {}
         for offset, value in records:
             producer, number = made[value]
             promises = self.promises[producer]
             if value in seen:
-                if promises.once:
+                if promises.once and value not in forgiven:
                     raise Violation(
                         "nothing twice",
                         f"{_text(value)} stands at offsets {seen[value]} and {offset} of {_name(key)}",

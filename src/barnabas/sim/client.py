@@ -166,7 +166,9 @@ class Client:
         if connection is not self.connection:
             return
         if not self._asked:
-            raise Violation("replies are in order", f"{self.name} got a reply that it never asked for")
+            raise Violation(
+                "replies are in order", f"{self.name} got a reply that it never asked for"
+            )
         asked = self._asked.popleft()
         asked.timer.cancel()
         header = frames.response_header(asked.correlation_id, asked.api_key, asked.version)

@@ -110,9 +110,7 @@ class Consumer(Client):
 
     def _ask_end(self) -> None:
         topic, index = self._out_of_range.pop()
-        asked = ListOffsetsPartition(
-            partition_index=index, current_leader_epoch=-1, timestamp=-1
-        )
+        asked = ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=-1)
         request = ListOffsetsRequest(
             replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
         )
@@ -225,7 +223,10 @@ class Consumer(Client):
     def _take(self, key: Key, data: PartitionData) -> None:
         assert self.connection is not None
         position, watermark = self.positions[key], data.high_watermark
-        records = [(r.offset, r.value) for r in read_all(data.records) if r.offset >= position]
+        found = read_all(data.records)
+        records = [
+            (record.offset, record.value or b"") for record in found if record.offset >= position
+        ]
         self.history.on_watermark(key, self.name, self._watermarks.get(key, -1), watermark)
         self._watermarks[key] = watermark
         self.history.on_read(
@@ -273,6 +274,8 @@ def read_all(data: Any) -> list[batches.Record]:  # noqa: ANN401
     for position, header in batches.headers(view):
         batch = view[position : position + header.size]
         if not batches.checksum_matches(batch, header):
-            raise Violation("nothing invented", f"a batch at offset {header.base_offset} has a wrong checksum")
+            raise Violation(
+                "nothing invented", f"a batch at offset {header.base_offset} has a wrong checksum"
+            )
         records += batches.read_records(batch, UNPACKED_BYTES_MAX)
     return records

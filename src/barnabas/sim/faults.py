@@ -37,6 +37,7 @@ KINDS: Final = (
     "half-open connection",
     "clock jump",
     "store failure",
+    "cold reads",
 )
 
 
@@ -73,6 +74,7 @@ class Faults:
             "half-open connection": self._half_open,
             "clock jump": self._jump,
             "store failure": self._fail_store,
+            "cold reads": machine.empty_page_cache,
         }
 
     def book(self, end_us: int) -> None:
@@ -95,7 +97,7 @@ class Faults:
         machine.slow_down(3 * MS)
         self._network.is_cut = False
         self._network.longest_us = 2 * MS
-        if self.needs_restart:
+        if self.needs_restart or machine.lacks_replicas:
             machine.stop_cleanly(100 * MS)
 
     def _for_a_while(self, heal: Callable[[], None]) -> None:
@@ -126,7 +128,7 @@ class Faults:
         if self._chance.random() < 0.7:
             disk.fail_call(self._chance.randint(1, 40), errno.EIO)
         else:
-            disk.fail_path("/data", errno.EIO)
+            disk.fail_path(self._chance.choice(self._machine.config.log_dirs), errno.EIO)
         self._for_a_while(disk.heal)
 
     def _slow_jobs(self) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from barnabas.broker.node import Node
 from barnabas.broker.tasks import drive
 from barnabas.ports import World
 from barnabas.sim.coordination import SimCoordination, SimStore
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
+    from barnabas.broker.node import Node
     from barnabas.model.config.broker_config import BrokerConfig
     from barnabas.sim.network import SimLink
     from barnabas.sim.world import Scheduler
@@ -112,7 +112,7 @@ class Machine:
         #: How many starts failed since the last one that did not.
         self.failed_starts = 0
         self.last_failure: BaseException | None = None
-        self._config = config
+        self.config = config
         self._node_class = node_class
         self._chance = scheduler.chance("machine")
         self._slow_jobs_us = 3 * MS
@@ -133,6 +133,14 @@ class Machine:
         """Tell whether no process runs."""
         return self.life.is_over
 
+    @property
+    def lacks_replicas(self) -> bool:
+        """Tell whether a log could not be opened at the start: only another start brings it back."""
+        node = self.node
+        return node is not None and len(node.replicas) < sum(
+            len(topic.partitions) for topic in node.topics.by_name.values()
+        )
+
     # Lives
 
     def start(self) -> None:
@@ -151,7 +159,7 @@ class Machine:
         world = World(
             self.clock, rng, timers, self._background, self._coordination, self.disk
         )  # fmt: skip
-        self.node = self._node_class(self._config, world)
+        self.node = self._node_class(self.config, world)
         node = self.node
         self.enter(lambda: drive(node.start(), self._on_started))
 
@@ -209,6 +217,7 @@ class Machine:
         self._bury()
         if crash is Crash.POWER:
             self.disk.crash()
+            self.empty_page_cache()
         else:
             self.disk.process_crash()
         self.start_later(restart_us)
@@ -266,6 +275,12 @@ class Machine:
         if self._background is not None:
             self._background.longest_us = longest_us
 
+    def empty_page_cache(self) -> None:
+        """Let every log have to be read from the medium again."""
+        for path in self.disk.contents():
+            if path.endswith(".log"):
+                self.disk.chill(path)
+
     # Turns
 
     def enter(self, call: Callable[[], None]) -> None:
@@ -290,13 +305,12 @@ class Machine:
 
     def _end_turn(self) -> None:
         """Do as `Server._on_turn_end` does."""
-        if self.node is None or self.life.is_over:
+        if self.life.is_over:
             return
+        assert self.node is not None
         self.node.on_turn_end()
         while self.dirty:
             dirty, self.dirty = self.dirty, []
             for link in dirty:
                 link.flush()
-            if self.node is None or self.life.is_over:
-                return
             self.node.on_turn_end()

@@ -207,7 +207,9 @@ class SimLink:
             self.close()
             return
         except ValueError as problem:
-            raise Violation("the node understands", f"a good request was refused: {problem!r}") from problem
+            raise Violation(
+                "the node understands", f"a good request was refused: {problem!r}"
+            ) from problem
         finally:
             frame[:] = b"\xa5" * len(frame)
         if parts is None:

@@ -9,10 +9,12 @@ How an idempotent producer goes about it, per partition (Java's `Sender` and `Tr
 - A batch that was sent before goes out again only as the first of those that are not acknowledged; new ones wait behind it.
   An `eager` producer sends all of them again in order after it reconnects, as librdkafka does.
 - OUT_OF_ORDER_SEQUENCE_NUMBER for the first one says that the broker lost records. Then the epoch is raised and sequences
-  start at 0 again (KIP-360). That is right only after a power loss.
+  start at 0 again (KIP-360). That is right only after a power loss, with one exception: Kafka's producer snapshots hold only
+  the last batch of each producer, so after a restart a broker may not know two batches whose answers were lost.
 
-A broker that knows nothing of a producer takes any sequence, so a first batch refused for lack of room, followed by one that is
-taken, would end up behind it. Kafka has that, too. `careful` producers have one batch in flight until one is acknowledged.
+A broker that knows nothing of a producer takes any sequence, so a first batch that is refused (no topic yet, no room), followed by one
+that is taken, would end up behind it. Kafka has that, too. So one batch is in flight until the first is acknowledged; where disks fill
+up, and a power loss may have made the broker forget, `careful` producers do that after each reconnection.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ from barnabas.sim.client import Client
 from barnabas.sim.violation import Violation
 from barnabas.sim.world import MS, START_MS
 from barnabas.wire import batch as batches
-from barnabas.wire.compression import Codec
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.messages.produce import (
     PartitionProduceData,
@@ -36,6 +37,7 @@ from barnabas.wire.messages.produce import (
 if TYPE_CHECKING:
     from barnabas.sim.checkers import History
     from barnabas.sim.network import Network
+    from barnabas.wire.compression import Codec
     from barnabas.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 
 BATCHES_IN_FLIGHT_MAX: Final = 5
@@ -72,6 +74,8 @@ class Batch:
     sequence: int = -1
     attempts: int = 0
     in_flight: bool = False
+    #: The life of the node that it was first sent to.
+    life: int = -1
 
 
 @dataclass(slots=True)
@@ -81,7 +85,7 @@ class Lane:
     epoch: int = 0
     next_sequence: int = 0
     raising_epoch: bool = False
-    #: Something was acknowledged since the last connection was made.
+    #: Something was acknowledged in this epoch, and for a careful producer on this connection.
     proven: bool = False
     queue: list[Batch] = field(default_factory=list)
 
@@ -141,7 +145,7 @@ class Producer(Client):
         self._asking = False
         self._topic_ids = {}
         for lane in self._lanes.values():
-            lane.proven = False
+            lane.proven = lane.proven and not self.style.careful
 
     def _rest(self) -> None:
         if self._batches_left == 0 and not any(lane.queue for lane in self._lanes.values()):
@@ -229,7 +233,7 @@ class Producer(Client):
             if lane.in_flight:
                 return None
             self._raise_epoch(lane)
-        if lane.in_flight >= (1 if self.style.careful and not lane.proven else BATCHES_IN_FLIGHT_MAX):
+        if lane.in_flight >= (BATCHES_IN_FLIGHT_MAX if lane.proven else 1):
             return None
         for index, batch in enumerate(lane.queue):
             if batch.in_flight:
@@ -262,6 +266,9 @@ class Producer(Client):
         if self.style.idempotent and batch.sequence < 0:
             batch.sequence = lane.next_sequence
             lane.next_sequence += len(batch.values)
+        if batch.attempts == 0:
+            assert self.connection is not None
+            batch.life = self.connection.life.number
         batch.attempts += 1
         batch.in_flight = self.style.acks != 0
         records = [
@@ -314,13 +321,22 @@ class Producer(Client):
             return True
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self.style.idempotent:
             if lane.queue[0] is batch:
-                self.history.on_sequence_refused(key, self.name, batch.values[0])
-                lane.raising_epoch = True
+                self._on_first_refused(key, lane)
             return True
         raise Violation(
             "good batches are taken",
             f"{self.name} got {ErrorCode(code).name} ({answer.error_message}) for {_told(batch.values)} on {key[0]}-{key[1]}",
         )
+
+    def _on_first_refused(self, key: Key, lane: Lane) -> None:
+        assert self.connection is not None
+        life = self.connection.life.number
+        older = [batch for batch in lane.queue if batch.attempts and batch.life < life]
+        if len(older) > 1 and older[0] is lane.queue[0]:
+            self.history.on_forgotten(key, [value for batch in older for value in batch.values])
+        else:
+            self.history.on_sequence_refused(key, self.name, lane.queue[0].values[0])
+        lane.raising_epoch = True
 
     def _raise_epoch(self, lane: Lane) -> None:
         lane.raising_epoch = False

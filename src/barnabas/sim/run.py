@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 TROUBLE_US: Final = 4 * SECOND
 #: Once healed, everything must be done within this time.
 PATIENCE_US: Final = 60 * SECOND
-DATA: Final = "/data"
 
 
 @dataclass(slots=True, frozen=True)
@@ -84,9 +83,12 @@ class Run:
         self.machine = Machine(self.scheduler, _broker_config(self._chance), node_class)
         self.network = Network(self.scheduler, self.machine)
         self.faults = Faults(self.scheduler, self.machine, self.network)
-        self.history = History()
+        explained = {"disk error", "store failure"}.intersection(self.faults.kinds)
+        self.history = History(failures_explained=bool(explained))
         self.machine.watcher = self.history
-        topics = [_topic(self._chance, f"t{number}") for number in range(self._chance.randint(1, 2))]
+        topics = [
+            _topic(self._chance, f"t{number}") for number in range(self._chance.randint(1, 2))
+        ]
         self.keys: list[Key] = []
         for topic in topics:
             flushed = ("flush.messages", "1") in topic.configs
@@ -134,7 +136,9 @@ class Run:
             return self.admin.topics_made and all(one.is_finished for one in self.producers)
 
         if not self.scheduler.run(finished, self.scheduler.now_us + PATIENCE_US):
-            raise self._stuck([f"{one.name}: {one.unfinished}" for one in self.producers if not one.is_finished])
+            raise self._stuck(
+                [f"{one.name}: {one.unfinished}" for one in self.producers if not one.is_finished]
+            )
         for consumer in self.consumers:
             consumer.is_finished = True
             consumer.hang_up()
@@ -151,6 +155,8 @@ class Run:
             raise self._stuck([f"auditor: {auditor.unfinished}", f"admin: {self.admin.unfinished}"])
         for key, records in auditor.found.items():
             self.history.judge(key, records)
+        assert self.machine.node is not None
+        self.history.on_failures(self.machine.node)
 
     def _stuck(self, waiting: list[str]) -> Violation:
         machine = self.machine
@@ -162,7 +168,7 @@ def _broker_config(chance: random.Random) -> BrokerConfig:
     checkpoint_ms = str(chance.choice((200, 1000, 60_000)))
     return BrokerConfig(
         {
-            "log.dirs": DATA,
+            "log.dirs": chance.choice(("/data", "/data", "/data-a,/data-b")),
             "broker.id": "1",
             "log.flush.offset.checkpoint.interval.ms": checkpoint_ms,
             "max.incremental.fetch.session.cache.slots": str(chance.choice((1, 2, 1000))),

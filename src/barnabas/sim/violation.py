@@ -1,7 +1,7 @@
 """What a run ends with when a promise was broken."""
 
 
-class Violation(Exception):  # noqa: N818  (a verdict, not a failure of the simulator)
+class Violation(Exception):
     """Names the checker and says in words what it saw."""
 
     def __init__(self, checker: str, what: str) -> None:
