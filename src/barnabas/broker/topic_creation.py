@@ -17,13 +17,16 @@ from barnabas.model.config.alter import replace_topic
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.model.ids import TopicId, TopicPartition, collides, topic_name_problem
 from barnabas.ports import CoordinationError
+from barnabas.storage.directory import WrongTopic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Task
+    from barnabas.model.config.log_config import LogConfig
     from barnabas.storage.directory import LogDirectory
+    from barnabas.storage.log import Log
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +44,7 @@ def plan_topic(
     problem = topic_name_problem(name)
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-    if name in node.topics.by_name:
+    if name in node.topics.by_name or name in node.creating:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     for other in (*node.topics.by_name, *node.creating):
         if collides(name, other):
@@ -177,13 +180,24 @@ def open_replica(node: Node, topic: Topic, index: int) -> Replica:
     directory = node.placement.get(key) or _emptiest(node)
     node.placement[key] = directory
     config = node.log_config(topic.overrides)
-    opened = directory.open_log(key, TopicId(topic.id), config, node.world.clock.now_ms())
+    opened = _open_log(node, directory, key, topic, config)
     partition = topic.partitions[index]
     # Everything in the only replica's log is committed.
     state = PartitionState(
         node.broker_id, partition.replicas, partition.leader_epoch, opened.log_end_offset
     )
     return Replica(topic, index, opened, state, directory)
+
+
+def _open_log(
+    node: Node, directory: LogDirectory, key: TopicPartition, topic: Topic, config: LogConfig
+) -> Log:
+    try:
+        return directory.open_log(key, TopicId(topic.id), config, node.world.clock.now_ms())
+    except WrongTopic as left:
+        # A creation or deletion that failed half-way left it: nobody serves it, and it must not be in the way.
+        log.warning("%s; set aside as %s", left, directory.rename_stray(key))
+        return directory.open_log(key, TopicId(topic.id), config, node.world.clock.now_ms())
 
 
 def _emptiest(node: Node) -> LogDirectory:
