@@ -38,17 +38,15 @@ class ProducerIds:
         return self._next - 1
 
     def _claim(self) -> Task[None]:
-        start = self._unclaimed
+        start, exists = self._unclaimed, self._stored
         self._unclaimed = start + znodes.PRODUCER_ID_BLOCK
-        operations = znodes.producer_id_block_operations(
-            self._node.broker_id, start, exists=self._stored
-        )
+        operations = znodes.producer_id_block_operations(self._node.broker_id, start, exists=exists)
         try:
             yield lambda done: self._node.world.coordination.commit(operations, done)
         except CoordinationError as refusal:
-            if refusal.kind != "NODE_EXISTS" or self._stored:
+            if refusal.kind != "NODE_EXISTS" or exists:
                 raise
-            self._stored = True  # two callers raced for the very first block: take the next one
+            self._stored = True  # callers raced for the very first block: there is one now
             return
         self._stored = True
         if self._next == self._block_end:
