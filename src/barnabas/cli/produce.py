@@ -175,6 +175,8 @@ def _settings(connection: Connection, how: dict[str, Any]) -> dict[str, Any]:
         "enable.idempotence": how["acks"] == "all" and "acks" not in connection.settings,
         "allow.auto.create.topics": how["auto_create"],
         "message.timeout.ms": int(max(connection.timeout_s, DELIVERY_TIMEOUT_S) * 1000),
+        # Java's choice of partition, so that a key lies where other producers put it.
+        "partitioner": "murmur2_random",
         # The topic decides what is too large, not the client.
         "message.max.bytes": 1_000_000_000,
         "queue.buffering.max.kbytes": QUEUE_KBYTES_MAX,

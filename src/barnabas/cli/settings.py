@@ -190,10 +190,10 @@ def alter_or_fail(
     error = alter(connection, kind, name, changes, dry_run=dry_run)
     if error is None:
         return
-    raise Failure(
-        f"{kind} {name}: {reason(error)}",
-        unknown_name_hint([change.name for change in changes], known) or hint_for(error),
-    )
+    why = reason(error)
+    hint = unknown_name_hint([change.name for change in changes], known) or hint_for(error)
+    # A Barnabas broker names the nearest setting itself.
+    raise Failure(f"{kind} {name}: {why}", None if hint and hint in why else hint)
 
 
 def unknown_name_hint(names: Sequence[str], known: Mapping[str, object]) -> str | None:
