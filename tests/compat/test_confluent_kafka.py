@@ -44,9 +44,13 @@ def new_consumer(bootstrap, **settings):
 
 def create(admin, name, partitions=PARTITIONS, **config):
     admin.create_topics([cka.NewTopic(name, partitions, config=config)])[name].result(TIMEOUT_S)
-    # Creation is answered before every broker's metadata has it, as in Kafka.
+    # Kafka answers before metadata shows the topic, and shows it before it leads it. Batches sent in between are retried,
+    # and may land in another order.
     while name not in admin.list_topics(timeout=TIMEOUT_S).topics:
         pass
+    ends = {ck.TopicPartition(name, p): cka.OffsetSpec.latest() for p in range(partitions)}
+    for future in admin.list_offsets(ends).values():
+        future.result(TIMEOUT_S)
 
 
 def produce(bootstrap, topic, messages, **settings):

@@ -37,6 +37,9 @@ def consumer(bootstrap):
 def create(admin, name, **configs):
     spec = {"num_partitions": PARTITIONS, "configs": configs}
     admin.create_topics({name: spec}, wait_for_metadata=True)
+    # Kafka shows a topic before it leads it. Batches sent in between are retried, and may land in another order.
+    ends = {TopicPartition(name, p): OffsetSpec.LATEST for p in range(PARTITIONS)}
+    admin.list_partition_offsets(ends)
 
 
 def produce(bootstrap, topic, partition, sent, **settings):

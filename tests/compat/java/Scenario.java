@@ -191,6 +191,12 @@ public final class Scenario {
         String topic = prefix + "-" + name;
         admin.createTopics(List.of(new NewTopic(topic, PARTITIONS, (short) 1).configs(configs))).all().get();
         await(() -> admin.listTopics().names().get().contains(topic));
+        // Kafka shows a topic before it leads it. Batches sent in between are retried, and may land in another order.
+        Map<TopicPartition, OffsetSpec> ends = new HashMap<>();
+        for (int p = 0; p < PARTITIONS; p++) {
+            ends.put(new TopicPartition(topic, p), OffsetSpec.latest());
+        }
+        admin.listOffsets(ends).all().get();
         return topic;
     }
 
