@@ -68,6 +68,7 @@ class Admin(Client):
         #: Whether a scratch topic is there; None if nobody can tell.
         self._there: dict[str, bool | None] = {spec.name: False for spec in scratch}
         self._auditing = False
+        self._resting = False
         self._script: Generator[Ask, Any, None] | None = None
         self._busy = False
 
@@ -75,6 +76,10 @@ class Admin(Client):
     def unfinished(self) -> str:
         """Say what is left to do."""
         return "auditing" if self._auditing else "not asked to audit"
+
+    def rest(self) -> None:
+        """Start nothing more until the audit."""
+        self._resting = True
 
     def audit(self) -> None:
         """Look at every topic, then be finished. Everything is healed."""
@@ -89,6 +94,8 @@ class Admin(Client):
             self._run(self._make_topics())
         elif self._auditing:
             self._run(self._audit())
+        elif self._resting:
+            return
         elif self._scratch and self.chance.random() < 0.9:
             self._run(self._play(self.chance.choice(self._scratch)))
         else:

@@ -39,11 +39,14 @@ KINDS: Final = (
     "store failure",
     "cold reads",
 )
+#: Crashes come more often than the rest: most promises are about them.
+CRASHES: Final = ("process crash", "power loss")
+CRASH_WEIGHT: Final = 3
 
 
 def choose_kinds(chance: random.Random) -> list[str]:
     """Choose what may go wrong in a run."""
-    kinds = [kind for kind in KINDS if chance.random() < 0.4]
+    kinds = [kind for kind in KINDS if chance.random() < (0.6 if kind in CRASHES else 0.4)]
     if "disk error" in kinds and "power loss" in kinds:
         kinds.remove(chance.choice(("disk error", "power loss")))
     return kinds
@@ -81,8 +84,8 @@ class Faults:
         """Spread faults of the chosen kinds up to a time."""
         if not self.kinds:
             return
-        for _ in range(self._chance.randint(1, 8)):
-            kind = self._chance.choice(self.kinds)
+        weights = [CRASH_WEIGHT if kind in CRASHES else 1 for kind in self.kinds]
+        for kind in self._chance.choices(self.kinds, weights, k=self._chance.randint(2, 12)):
             act = self._acts[kind]
             self._scheduler.after(self._chance.randint(0, end_us), f"fault: {kind}", act)
 
@@ -108,7 +111,8 @@ class Faults:
         if self._chance.random() < 0.3:
             self._machine.crash(crash, restart_us)
         else:
-            self._machine.crash_at_call(crash, self._chance.randint(1, 60), restart_us)
+            nth = self._chance.choice((self._chance.randint(1, 5), self._chance.randint(1, 60)))
+            self._machine.crash_at_call(crash, nth, restart_us)
 
     def _stop(self) -> None:
         self._machine.stop_cleanly(self._chance.randint(5 * MS, SECOND))

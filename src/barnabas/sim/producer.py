@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.model.errors import ErrorCode
 from barnabas.sim.client import Client
 from barnabas.sim.violation import Violation
-from barnabas.sim.world import MS, START_MS
+from barnabas.sim.world import MS, SECOND, START_MS
 from barnabas.wire import batch as batches
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.messages.produce import (
@@ -118,6 +118,8 @@ class Producer(Client):
         self._asking = False
         self._number = 0
         self._next_batch_us = 0
+        #: Bursts, with pauses of this length on average: work lasts about as long as the trouble.
+        self._pace_us = 6 * SECOND // batch_count
 
     @property
     def unfinished(self) -> str:
@@ -190,7 +192,10 @@ class Producer(Client):
     def _make_batches(self) -> None:
         while self._batches_left and self._next_batch_us <= self.scheduler.now_us:
             self._batches_left -= 1
-            self._next_batch_us = self.scheduler.now_us + self.chance.randint(MS, 60 * MS)
+            pause_us = (
+                0 if self.chance.random() < 0.4 else self.chance.randint(0, 2 * self._pace_us)
+            )
+            self._next_batch_us = self.scheduler.now_us + pause_us
             key = self.chance.choice(list(self._lanes))
             values = [self._new_value() for _ in range(self.chance.choice((1, 1, 2, 3, 8)))]
             timestamp = START_MS + self.scheduler.now_us // MS

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Faults happen up to here.
 TROUBLE_US: Final = 4 * SECOND
+#: Requests that nobody waits for any more are over after this time.
+SETTLING_US: Final = 4 * SECOND
 #: Once healed, everything must be done within this time.
 PATIENCE_US: Final = 60 * SECOND
 
@@ -113,7 +115,7 @@ class Run:
             once=style.idempotent,
             in_order=style.idempotent or (style.in_flight == 1 and style.acks != 0),
         )
-        count = self._chance.randint(5, 40)
+        count = self._chance.randint(10, 70)
         return Producer(name, self.network, self.history, keys, style, count)
 
     def _consumer(self, number: int) -> Consumer:
@@ -142,6 +144,10 @@ class Run:
         for consumer in self.consumers:
             consumer.is_finished = True
             consumer.hang_up()
+
+        self.admin.rest()
+        # What was asked for and given up may still take effect.
+        self.scheduler.run(lambda: False, self.scheduler.now_us + SETTLING_US)
 
     def _audit(self) -> None:
         auditor = Auditor("auditor", self.network, self.history, self.keys)

@@ -1,0 +1,304 @@
+"""Each checker finds what it is for: a broken promise planted in the node, or told to the history directly."""
+
+import logging
+
+import pytest
+
+from barnabas.broker import znodes
+from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.replicas import Replica
+from barnabas.core.partition import PartitionState
+from barnabas.core.producer_state import ProducerStates
+from barnabas.model.errors import ErrorCode
+from barnabas.sim.checkers import History, Promises
+from barnabas.sim.machine import Crash
+from barnabas.sim.run import run_seed
+from barnabas.sim.violation import Violation
+from barnabas.storage.flush import FlushJob
+from barnabas.storage.log import Log
+from barnabas.storage.recovery import _Loading
+
+SEEDS = 60
+
+
+def first_violation(*checkers):
+    """The first seed that breaks one of these promises; any other broken promise is not what was planted."""
+    for seed in range(SEEDS):
+        violation = run_seed(seed).violation
+        if violation is not None:
+            assert violation.checker in checkers, violation
+            return violation
+    raise AssertionError(f"{SEEDS} seeds did not find it")
+
+
+# Planted in the node
+
+
+def test_a_node_that_acknowledges_what_it_did_not_append_is_found(monkeypatch):
+    append, calls = Replica.append, [0]
+
+    def forgetful(self, batch, header, now_ms):
+        calls[0] += 1
+        if calls[0] % 20:
+            return append(self, batch, header, now_ms)
+        return self.log.log_end_offset
+
+    monkeypatch.setattr(Replica, "append", forgetful)
+    first_violation("acknowledged is kept", "one value per offset", "sequences are known")
+
+
+def test_a_node_that_acknowledges_before_the_sync_is_found(monkeypatch):
+    monkeypatch.setattr(
+        Replica, "flush", lambda self, done: self._background.run(lambda: None, done)
+    )
+    found = first_violation("acknowledged is kept")
+    assert "after a power loss" in found.what
+
+
+def test_a_sync_that_does_nothing_is_found(monkeypatch):
+    monkeypatch.setattr(FlushJob, "run", lambda self: None)
+    found = first_violation("acknowledged is kept")
+    assert "after a power loss" in found.what
+
+
+def test_a_node_that_cuts_its_log_at_a_restart_is_found(monkeypatch):
+    run = _Loading.run
+
+    def cutting(self):
+        loaded = run(self)
+        last = loaded.segments[-1]
+        batches = list(last.headers(0, last.size))
+        if len(batches) > 1 and not self.left.clean:
+            last.size, header = batches[-1]
+            loaded.log_end_offset = header.base_offset
+        return loaded
+
+    monkeypatch.setattr(_Loading, "run", cutting)
+    first_violation("acknowledged is kept")
+
+
+def test_a_node_that_forgets_what_producers_wrote_is_found(monkeypatch):
+    monkeypatch.setattr(ProducerStates, "check", lambda self, header: None)
+    found = first_violation("nothing twice", "order is kept")
+    assert "stands at offset" in found.what
+
+
+def test_a_node_that_refuses_a_good_sequence_is_found(monkeypatch):
+    check, calls = ProducerStates.check, [0]
+
+    def confused(self, header):
+        calls[0] += 1
+        wrong = calls[0] % 50 == 0
+        return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if wrong else check(self, header)
+
+    monkeypatch.setattr(ProducerStates, "check", confused)
+    first_violation("sequences are known")
+
+
+def test_a_node_that_skips_offsets_is_found(monkeypatch):
+    append, calls = Log.append, [0]
+
+    def skipping(self, batch, header, leader_epoch, now_ms):
+        calls[0] += 1
+        if calls[0] % 20 == 0:
+            self.log_end_offset += 1
+        return append(self, batch, header, leader_epoch, now_ms)
+
+    monkeypatch.setattr(Log, "append", skipping)
+    first_violation("no gaps")
+
+
+def test_a_node_that_serves_above_its_watermark_is_found(monkeypatch):
+    advance, read = PartitionState.on_end_offset, Log.read
+
+    def late(self, broker_id, end_offset):
+        before = self.high_watermark
+        moved = advance(self, broker_id, end_offset)
+        self.high_watermark = max(before, end_offset - 1)
+        return moved
+
+    def whole(self, offset, max_bytes, *, end_offset, min_one, nowait):
+        end = self.log_end_offset
+        return read(self, offset, max_bytes, end_offset=end, min_one=min_one, nowait=nowait)
+
+    monkeypatch.setattr(PartitionState, "on_end_offset", late)
+    monkeypatch.setattr(Log, "read", whole)
+    first_violation("nothing above the watermark")
+
+
+def test_a_watermark_that_falls_is_found(monkeypatch):
+    advance, calls = PartitionState.on_end_offset, [0]
+
+    def wavering(self, broker_id, end_offset):
+        moved = advance(self, broker_id, end_offset)
+        calls[0] += 1
+        if calls[0] % 10 == 0:
+            self.high_watermark -= min(3, self.high_watermark)
+        return moved
+
+    monkeypatch.setattr(PartitionState, "on_end_offset", wavering)
+    first_violation("the watermark never falls")
+
+
+def test_a_deletion_that_is_not_whole_is_found(monkeypatch):
+    whole = znodes.delete_topic_operations
+    monkeypatch.setattr(znodes, "delete_topic_operations", lambda topic: whole(topic)[:1])
+    first_violation("topics are whole")
+
+
+def test_a_node_that_hands_out_ids_again_is_found(monkeypatch):
+    take = ProducerIds.take
+
+    def twice(self):
+        producer_id = yield from take(self)
+        return producer_id // 2
+
+    monkeypatch.setattr(ProducerIds, "take", twice)
+    first_violation("producer ids are fresh")
+
+
+def test_a_node_that_never_recovers_from_a_full_disk_is_found(monkeypatch):
+    def give_up(self, _problem, _doing):
+        self.offline = True
+
+    monkeypatch.setattr(Replica, "on_disk_error", give_up)
+    found = first_violation("work gets done")
+    assert "waiting" in found.what
+
+
+def test_an_exception_that_leaves_the_node_is_found(monkeypatch):
+    def failing(self, job):
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(Log, "on_flushed", failing)
+    found = first_violation("the node lives")
+    assert "planted" in found.what
+
+
+def test_a_request_that_fails_for_no_known_reason_is_found(monkeypatch):
+    def failing(self, timestamp):
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(znodes, "producer_id_block_operations", failing)
+    first_violation("failures are explained", "work gets done")
+
+
+# Told to the history
+
+KEY = ("topic", 0)
+
+
+@pytest.fixture
+def history():
+    history = History(failures_explained=False)
+    history.add_partition(KEY, flushed=False)
+    history.promises = {
+        "p": Promises(once=True, in_order=True),
+        "q": Promises(once=False, in_order=False),
+    }
+    history.on_made(KEY, "p", [b"p1", b"p2", b"p3"])
+    history.on_made(KEY, "q", [b"q1", b"q2"])
+    return history
+
+
+def broken(checker):
+    return pytest.raises(Violation, match=f"^{checker}: ")
+
+
+def test_a_good_log_is_good(history):
+    history.on_acknowledged(KEY, "p", 1, 0, [b"p1", b"p2"])
+    history.on_read(KEY, "c", 1, 0, [(0, b"p1"), (1, b"p2"), (2, b"q2")], 3)
+    history.judge(KEY, [(0, b"p1"), (1, b"p2"), (2, b"q2"), (3, b"q1"), (4, b"q2"), (5, b"p3")])
+
+
+def test_a_lost_record_is_named(history):
+    history.on_acknowledged(KEY, "p", 1, 0, [b"p1", b"p2"])
+    with broken("acknowledged is kept") as found:
+        history.judge(KEY, [(0, b"p1")])
+    assert "p2 at offset 1 of topic-0 is lost" in str(found.value)
+
+
+def test_a_record_that_was_read_must_stay(history):
+    history.on_read(KEY, "c", 1, 0, [(0, b"q1")], 1)
+    with broken("acknowledged is kept"):
+        history.judge(KEY, [])
+
+
+def test_a_repeated_record_is_named(history):
+    with broken("nothing twice"):
+        history.judge(KEY, [(0, b"p1"), (1, b"p1")])
+
+
+def test_a_record_out_of_order_is_named(history):
+    with broken("order is kept"):
+        history.judge(KEY, [(0, b"p2"), (1, b"p1")])
+
+
+def test_two_values_for_one_offset_are_found(history):
+    history.on_acknowledged(KEY, "p", 1, 0, [b"p1"])
+    with broken("one value per offset"):
+        history.on_read(KEY, "c", 1, 0, [(0, b"q1")], 1)
+
+
+def test_a_record_that_nobody_made_is_found(history):
+    with broken("nothing invented"):
+        history.on_read(KEY, "c", 1, 0, [(0, b"stranger")], 1)
+
+
+def test_a_gap_between_reads_is_found(history):
+    with broken("no gaps"):
+        history.on_read(KEY, "c", 1, 0, [(1, b"p1")], 2)
+
+
+class Lives:
+    """Just enough of a node to die and come back: what the history looks at."""
+
+    def __init__(self, log_end_offset, recovery_point=0):
+        log = type("Log", (), {"log_end_offset": log_end_offset, "recovery_point": recovery_point})
+        key = type("Key", (), {"topic": KEY[0], "partition": KEY[1]})
+        self.replicas = [type("Replica", (), {"key": key, "log": log})]
+        self.metrics = type("Metrics", (), {"failures": 0})
+
+
+def restart(history, crash, before, after):
+    history.on_down(before, crash)
+    if crash is not None:
+        history.on_crash(crash)
+    history.on_up(after, 2)
+
+
+@pytest.mark.parametrize("crash", [None, Crash.PROCESS])
+def test_a_dead_process_loses_nothing(history, crash):
+    restart(history, crash, Lives(5), Lives(5))
+    with broken("acknowledged is kept"):
+        restart(history, crash, Lives(5), Lives(4))
+
+
+def test_a_power_loss_takes_only_what_was_not_synced(history):
+    history.on_acknowledged(KEY, "p", 1, 0, [b"p1", b"p2"])
+    restart(history, Crash.POWER, Lives(2, recovery_point=1), Lives(1))
+    assert history.may_be_gone(KEY, 1)
+    assert not history.may_be_gone(KEY, 0)
+    history.on_read(KEY, "c", 2, 0, [(0, b"p1"), (1, b"q1")], 2)
+    with broken("acknowledged is kept"):
+        restart(history, Crash.POWER, Lives(3, recovery_point=2), Lives(1))
+
+
+def test_a_power_loss_takes_nothing_that_was_synced_before_its_acknowledgement(history):
+    history.ledgers[KEY].flushed = True
+    history.on_acknowledged(KEY, "p", 1, 0, [b"p1", b"p2"])
+    with broken("acknowledged is kept"):
+        restart(history, Crash.POWER, Lives(2, recovery_point=0), Lives(1))
+
+
+def test_an_answer_that_was_on_its_way_counts_for_the_life_that_gave_it(history):
+    restart(history, Crash.POWER, Lives(2), Lives(0))
+    history.on_acknowledged(KEY, "p", 1, 0, [b"p1"])
+    history.on_acknowledged(KEY, "q", 2, 0, [b"q1"])
+    history.judge(KEY, [(0, b"q1")])
+
+
+def test_a_run_leaves_logging_as_it_was():
+    before = logging.root.manager.disable
+    run_seed(0)
+    assert logging.root.manager.disable == before

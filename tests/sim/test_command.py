@@ -1,0 +1,38 @@
+"""What `make sim` calls."""
+
+import subprocess
+import sys
+
+
+def command(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "barnabas.sim", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_one_seed_tells_its_digest_and_faults():
+    done = command("--seed", "5")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.startswith("seed 5: ")
+    assert "digest" in done.stdout
+    assert "faults" in done.stdout
+
+
+def test_a_trace_tells_every_event_with_its_time():
+    lines = command("--seed", "5", "--trace").stdout.splitlines()
+    assert lines[0].split() == ["0.000000", "start", "1"]
+    assert any("request" in line for line in lines)
+
+
+def test_a_range_ends_with_a_count_and_a_verdict():
+    done = command("--seeds", "0:3")
+    assert done.returncode == 0, done.stdout
+    assert "3/3 seeds, 0 failed" in done.stdout
+    assert "every promise held" in done.stdout
+
+
+def test_it_wants_to_know_which_seeds():
+    assert command().returncode == 2

@@ -1,0 +1,50 @@
+"""A seed is a whole run: the same one everywhere."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from barnabas.sim.run import run_seed
+
+SEEDS = (3, 11, 42, 77)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_same_seed_twice_is_the_same_run(seed):
+    first, second = run_seed(seed), run_seed(seed)
+    assert first.digest == second.digest
+    assert first.events == second.events
+
+
+def test_another_seed_is_another_run():
+    assert len({run_seed(seed).digest for seed in SEEDS}) == len(SEEDS)
+
+
+def digest_under(hash_seed):
+    told = []
+    for seed in SEEDS:
+        done = subprocess.run(
+            [sys.executable, "-m", "barnabas.sim", "--seed", str(seed)],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        told.append(done.stdout)
+    return told
+
+
+def test_the_run_does_not_depend_on_the_process():
+    told = digest_under("1")
+    assert told == digest_under("4242")
+    assert all(run_seed(seed).digest in text for seed, text in zip(SEEDS, told, strict=True))
+
+
+def test_tracing_changes_nothing():
+    notes = []
+    traced = run_seed(SEEDS[0], on_note=lambda now_us, text: notes.append((now_us, text)))
+    assert traced.digest == run_seed(SEEDS[0]).digest
+    assert len(notes) > traced.events
+    assert notes == sorted(notes, key=lambda note: note[0])
