@@ -9,6 +9,7 @@ that it did not mean to (UNKNOWN_SERVER_ERROR, `metrics.failures`); no request h
 a good batch; a normal client is served afterwards. A failure prints its seed, its step and the frames as hex: they belong in
 tests/fuzz/test_found.py.
 """
+# ruff: noqa: ANN401, PLR0911  (a fuzzer handles values of any type)
 
 import argparse
 import contextlib
@@ -45,8 +46,12 @@ PRODUCE, FETCH, METADATA, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 3, 
 REQUEST_CPU_S_MAX = 1.0
 #: A node is thrown away and a new one started after so many requests: what they create does not add up for ever.
 REQUESTS_PER_NODE = 3000
+#: Topics that were deleted come back after so many.
+REQUESTS_PER_TOPICS = 20
+#: The APIs to draw from: those that touch record bytes come more often.
+KEYS = [*TABLE, PRODUCE, PRODUCE, PRODUCE, FETCH, FETCH]
 WAITING_MAX = 20
-LAST_FRAMES = 5
+LAST_FRAMES = 24
 TOPICS = ("one", "two", "three", "four", "a.b", "UPPER", "0", "-")
 SOCKET_DEADLINE_S = 20.0
 BROKER_RSS_MAX = 400 * 1024 * 1024
@@ -163,7 +168,9 @@ class NodeFuzzer:
         if self.counts.sent % REQUESTS_PER_NODE == REQUESTS_PER_NODE - 1:
             self._end_node()
             self._start_node()
-        api = self.rng.choice(list(TABLE.values()))
+        if self.counts.sent % REQUESTS_PER_TOPICS == 0:
+            self._create_topics()
+        api = TABLE[self.rng.choice(KEYS)]
         version = self.rng.randint(api.min_version, api.max_version)
         frame = self.grammar.request(api.key, version, next(self._correlation))
         if self.rng.random() < 0.6:
@@ -310,6 +317,10 @@ class NodeFuzzer:
         self.fuzz_node = FuzzNode(self.rng, {"auto.create.topics.enable": "false"})
         self.waiting: dict[FuzzLink, bytes] = {}
         self.scene.session_ids.clear()
+        self._create_topics()
+
+    def _create_topics(self) -> None:
+        """Bring back what requests have deleted."""
         topics = [CreatableTopic(name=n, num_partitions=2, replication_factor=1) for n in TOPICS]
         self._ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), 7)
         known = self.fuzz_node.node.topics.by_name

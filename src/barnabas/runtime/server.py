@@ -33,10 +33,14 @@ RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 FRAME_ROOM_BYTES: Final = 1024 * 1024
 #: No more requests are read from a connection that has so many reply parts unsent.
 UNSENT_PARTS_MAX: Final = 256
+#: Nor from one that has so many bytes of replies in memory; slices of files do not count.
+UNSENT_BYTES_MAX: Final = 1024 * 1024
 #: A slice up to this size is copied into the same system call as the bytes around it.
 COPY_SLICE_BYTES: Final = 32 * 1024
 #: Buffers per sendmsg; the system's limit is 1024.
 SEND_PARTS_MAX: Final = 128
+#: Bytes per sendmsg: what does not leave stays in memory until the client reads.
+SEND_BYTES_MAX: Final = 256 * 1024
 #: Connections taken per turn, so that a storm of them does not starve the others.
 ACCEPTS_PER_TURN: Final = 64
 #: How long to leave the backlog alone when descriptors have run out.
@@ -80,6 +84,7 @@ class Connection:
         """React to what the poll says."""
         if events & WRITE:
             self.flush()
+            self.go_on()
         if self.is_open and events & READ:
             self._on_readable()
         elif self.is_open and events & ~(READ | WRITE):
@@ -91,6 +96,7 @@ class Connection:
         if not self.is_open:
             return
         self._waiting = False
+        self.last_used_ms = self._server.loop.clock.monotonic_ms()
         self._out.extend(buffers)
         self._server.dirty.append(self)
 
@@ -98,6 +104,11 @@ class Connection:
     def has_work(self) -> bool:
         """Tell whether a request waits or a reply is unsent."""
         return self._waiting or bool(self._out)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether the client has reason to be silent: its request is under way."""
+        return self._waiting
 
     def close(self) -> None:
         """Close, drop what is unsent, tell the node. Harmless if closed."""
@@ -121,7 +132,10 @@ class Connection:
                 self._read_more_of_frame()
         except BlockingIOError:
             return
-        except _GONE:
+        except OSError as problem:
+            # Besides the usual ways to go: no route to the host any more, the network is down.
+            if not isinstance(problem, _GONE):
+                log.warning("closing: cannot receive: %s", problem, extra={"peer": self.peer_host})
             self.close()
 
     def _read_frames(self) -> None:
@@ -144,6 +158,7 @@ class Connection:
             self.close()
             return
         self._filled += count
+        self.last_used_ms = self._server.now_ms
         if self._filled < len(frame):
             return
         size = _SIZE.unpack_from(frame)[0] + 4
@@ -158,6 +173,7 @@ class Connection:
         server, position = self._server, 0
         self.last_used_ms = server.now_ms
         out_before = len(self._out)
+        held_bytes = 0
         while end - position >= 4:
             (size,) = _SIZE.unpack_from(view, position)
             if not 0 < size <= server.request_bytes_max:
@@ -170,9 +186,9 @@ class Connection:
             frame_end = position + 4 + size
             if frame_end > end:
                 break
-            if self._waiting or len(self._out) > UNSENT_PARTS_MAX:
+            if self._waiting or len(self._out) > UNSENT_PARTS_MAX or held_bytes > UNSENT_BYTES_MAX:
                 break
-            self._handle(view[position + 4 : frame_end])
+            held_bytes += self._handle(view[position + 4 : frame_end])
             if not self.is_open:
                 return
             position = frame_end
@@ -181,18 +197,20 @@ class Connection:
         if len(self._out) != out_before:
             server.dirty.append(self)
 
-    def _handle(self, frame: memoryview) -> None:
+    def _handle(self, frame: memoryview) -> int:
+        """Let the node handle one request; the bytes that its reply holds in memory."""
         try:
             parts = self._server.node.on_request(self, frame)
         except ValueError as problem:
             # WireError and its kin: bytes that are no request. Kafka closes without a word, too.
             log.warning("closing: %s", problem, extra={"peer": self.peer_host})
             self.close()
-            return
+            return 0
         if parts is None:
             self._waiting = True
-        else:
-            self._out.extend(parts)
+            return 0
+        self._out.extend(parts)
+        return sum(len(part) for part in parts if type(part) is not FileSlice)
 
     def _keep(self, view: memoryview, position: int, end: int) -> None:
         rest = end - position
@@ -236,6 +254,7 @@ class Connection:
         if type(part) is FileSlice and part.size > COPY_SLICE_BYTES:
             sent = os.sendfile(self._fd, part.file.fileno(), part.position, part.size)
             self._server.sent_bytes += sent
+            self.last_used_ms = self._server.now_ms
             if sent == 0:
                 raise OSError(errno.EIO, f"{part.file.path} ends before {part.position}")
             part.position += sent
@@ -246,18 +265,21 @@ class Connection:
         parts = self._gather()
         sent = self._sock.send(parts[0]) if len(parts) == 1 else self._sock.sendmsg(parts)
         self._server.sent_bytes += sent
+        self.last_used_ms = self._server.now_ms
         self._drop(sent)
 
     def _gather(self) -> list[Any]:
         """Collect buffers for one call, small slices read into them, up to the first large slice."""
-        parts = []
+        parts: list[Any] = []
+        size = 0
         for index, part in enumerate(self._out):
             if type(part) is FileSlice:
                 if part.size > COPY_SLICE_BYTES:
                     break
-                part = self._out[index] = part.read()
+                part = self._out[index] = _read_whole(part)
             parts.append(part)
-            if len(parts) == SEND_PARTS_MAX:
+            size += len(part)
+            if len(parts) == SEND_PARTS_MAX or size >= SEND_BYTES_MAX:
                 break
         return parts
 
@@ -276,6 +298,15 @@ class Connection:
         if events != self._events:
             self._events = events
             self._server.loop.rewatch(self._fd, events)
+
+
+def _read_whole(part: FileSlice) -> bytes:
+    data = part.read()
+    if (
+        len(data) != part.size
+    ):  # a reply shorter than its announced length would garble all after it
+        raise OSError(errno.EIO, f"{part.file.path} ends before {part.position + part.size}")
+    return data
 
 
 class Server:
@@ -392,12 +423,12 @@ class Server:
         if self._is_full(host):
             sock.close()
             return
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self._send_buffer > 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer)
         try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if self._send_buffer > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer)
             connection = Connection(self, sock, name, self.now_ms)
         except OSError:  # gone between accept and here
             sock.close()
@@ -438,6 +469,7 @@ class Server:
     def _close_idle(self) -> None:
         limit = self.loop.clock.monotonic_ms() - self._idle_ms_max
         for connection in list(self._connections.values()):
-            if connection.last_used_ms < limit and not connection.has_work:
+            # A reply that nobody takes is no excuse: Kafka closes such a connection, too.
+            if connection.last_used_ms < limit and not connection.is_waiting:
                 connection.close()
         self._book_idle_check()
