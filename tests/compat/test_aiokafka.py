@@ -30,12 +30,15 @@ async def new_admin(bootstrap):
 
 
 async def create(bootstrap, name, **configs):
-    """Creates the topic and waits until metadata has it."""
+    """Creates the topic and waits until it can be written to."""
     async with new_admin(bootstrap) as admin:
         answer = await admin.create_topics([NewTopic(name, PARTITIONS, 1, topic_configs=configs)])
         assert [error[1] for error in answer.topic_errors] == [0]
         while name not in await admin.list_topics():
             pass
+    # Kafka shows a topic before it leads it, and drops what comes with acks=0 in between.
+    async with new_consumer(bootstrap) as consumer:
+        await consumer.end_offsets([TopicPartition(name, p) for p in range(PARTITIONS)])
 
 
 async def produce(bootstrap, topic, partition, sent, **settings):

@@ -7,6 +7,12 @@ from compat.records import CODECS, FIRST_TIMESTAMP_MS, RECORDS, records
 
 TIMEOUT_S = 30
 PARTITIONS = 3
+NOT_YET = (
+    ck.KafkaError.NOT_LEADER_FOR_PARTITION,
+    ck.KafkaError.UNKNOWN_TOPIC_OR_PART,
+    ck.KafkaError.LEADER_NOT_AVAILABLE,
+    ck.KafkaError.UNKNOWN_LEADER_EPOCH,
+)
 
 
 @pytest.fixture
@@ -48,9 +54,20 @@ def create(admin, name, partitions=PARTITIONS, **config):
     # and may land in another order.
     while name not in admin.list_topics(timeout=TIMEOUT_S).topics:
         pass
-    ends = {ck.TopicPartition(name, p): cka.OffsetSpec.latest() for p in range(partitions)}
-    for future in admin.list_offsets(ends).values():
-        future.result(TIMEOUT_S)
+    while not all(leads(admin, name, partition) for partition in range(partitions)):
+        pass
+
+
+def leads(admin, topic, partition):
+    (end,) = admin.list_offsets(
+        {ck.TopicPartition(topic, partition): cka.OffsetSpec.latest()}
+    ).values()
+    try:
+        return end.result(TIMEOUT_S).offset >= 0
+    except ck.KafkaException as refusal:
+        if refusal.args[0].code() not in NOT_YET:
+            raise
+        return False
 
 
 def produce(bootstrap, topic, messages, **settings):

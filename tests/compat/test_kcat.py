@@ -28,11 +28,12 @@ def test_lines_come_back(kcat, topic_name, codec):
 @pytest.mark.parametrize("acks", ["0", "1", "-1"])
 def test_acks_and_idempotence(kcat, topic_name, acks):
     settings = ["-X", f"acks={acks}", "-X", f"enable.idempotence={str(acks == '-1').lower()}"]
-    kcat("-P", "-t", topic_name, *settings, stdin="only\n")
+    kcat("-P", "-t", topic_name, stdin="first\n")  # makes the topic, and shows that it has a leader
+    kcat("-P", "-t", topic_name, *settings, stdin="second\n")
     # With acks=0 kcat may end before the broker has the record.
-    while (found := read(kcat, topic_name, "-o", "beginning")) == []:
+    while len(found := read(kcat, topic_name, "-o", "beginning")) < 2:
         assert acks == "0"
-    assert [m["payload"] for m in found] == ["only"]
+    assert [m["payload"] for m in found] == ["first", "second"]
 
 
 def test_offsets_and_timestamps(kcat, topic_name):

@@ -86,9 +86,9 @@ func same(topic, tag string, partition int32, found []*kgo.Record, firstOffset i
 func create(ctx context.Context, admin *kadm.Client, name string, configs map[string]*string) string {
 	topic := prefix + "-" + name
 	must(admin.CreateTopic(ctx, partitions, 1, configs, topic))
-	for { // Creation is answered before metadata has it, as in Kafka.
-		listed := must(admin.ListTopics(ctx, topic))
-		if listed.Has(topic) && len(listed[topic].Partitions) == partitions {
+	for { // Kafka answers before metadata shows the topic, and shows it before it leads it.
+		ends := must(admin.ListEndOffsets(ctx, topic))
+		if len(ends[topic]) == partitions && ends.Error() == nil {
 			return topic
 		}
 	}
