@@ -42,12 +42,12 @@ class Index:
 
     __slots__ = ("_entry", "_parts", "file", "last")
 
-    def __init__(self, file: File, entry: Struct, saved_bytes: int = 0) -> None:
-        """Take a file that holds `saved_bytes` of good entries; set `last` by `read_last` if any."""
+    def __init__(self, file: File, entry: Struct) -> None:
+        """Take an empty file; `load` takes what is in one that is not."""
         self.file = file
         self._entry = entry
         # (bytes in the file, tail): one tuple, so that a reader never sees one without the other.
-        self._parts: tuple[int, bytearray] = (saved_bytes, bytearray())
+        self._parts: tuple[int, bytearray] = (0, bytearray())
         self.last: tuple[int, int] | None = None
 
     def __len__(self) -> int:
@@ -59,6 +59,11 @@ class Index:
         """Add an entry in memory. Keys must rise; the caller sees to that."""
         self._parts[1].extend(self._entry.pack(key, value))
         self.last = (key, value)
+
+    @property
+    def has_tail(self) -> bool:
+        """Tell whether there is something to spill."""
+        return bool(self._parts[1])
 
     @property
     def spill_due(self) -> bool:
@@ -78,13 +83,20 @@ class Index:
         self._parts = (0, bytearray())
         self.last = None
 
-    def read_last(self) -> tuple[int, int] | None:
-        """Read the last saved entry into `last`."""
-        saved, _ = self._parts
-        if saved:
-            size = self._entry.size
-            self.last = self._pair(self.file.read(saved - size, size), 0)
-        return self.last
+    def load(self, saved_bytes: int) -> bool:
+        """Take entries that are in the file; tell whether they look right: whole, and the last keys rise.
+
+        Sets `last`. Zeros at the end, which a crash can leave, do not look right.
+        """
+        size = self._entry.size
+        self._parts = (saved_bytes, bytearray())
+        if saved_bytes % size:
+            return False
+        ends = self.file.read(max(0, saved_bytes - 2 * size), 2 * size)
+        pairs = [self._pair(ends, number) for number in range(len(ends) // size)]
+        self.last = pairs[-1] if pairs else None
+        keys = [key for key, _ in pairs]
+        return keys == sorted(set(keys)) and 0 not in keys
 
     def find(self, key: int, *, nowait: bool = False) -> tuple[int, int] | None:
         """Return the last entry whose key is not above `key`; WouldBlock if `nowait` and it must wait."""

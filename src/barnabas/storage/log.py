@@ -75,6 +75,7 @@ class Log:
     __slots__ = (
         "_active",
         "_broken",
+        "_closed_unflushed",
         "_disk",
         "_entries_left",
         "_flush_messages",
@@ -128,6 +129,7 @@ class Log:
         # Counts creations, renames and removals in the folder, and how many of them are on the medium.
         self._names_changes = int(loaded.names_changed)
         self._names_synced = 0
+        self._closed_unflushed = self._has_closed_unflushed()
         self._broken: OSError | None = None
         self._flushing = False
         self._last_flush_ms = now_ms
@@ -219,10 +221,8 @@ class Log:
             self._set_roll_limits()
         if header.producer_id >= 0:
             self.producers.update(header, base_offset)
-        recovery_point = self.recovery_point
         flush_due = (
-            last_offset - recovery_point >= self._flush_messages - 1
-            or segment.base_offset > recovery_point
+            last_offset - self.recovery_point >= self._flush_messages - 1 or self._closed_unflushed
         ) and not self._flushing
         return Appended(base_offset, last_offset, flush_due)
 
@@ -266,6 +266,7 @@ class Log:
             raise
         self._segments = (*self._segments, segment)
         self._active = segment
+        self._closed_unflushed = True
         self._set_roll_limits()
 
     def _undo_create(self, base_offset: int, error: OSError) -> None:
@@ -512,8 +513,12 @@ class Log:
 
         A segment is flushed as soon as it is closed, as in Kafka.
         """
-        closed_due = self._active.base_offset > self.recovery_point
-        return not self._flushing and (closed_due or self._all_due(now_ms))
+        return not self._flushing and (self._closed_unflushed or self._all_due(now_ms))
+
+    def _has_closed_unflushed(self) -> bool:
+        return self._active.base_offset > self.recovery_point or any(
+            segment.unsynced for segment in self._segments[:-1]
+        )
 
     def _all_due(self, now_ms: int) -> bool:
         unflushed = self.unflushed_records
@@ -532,21 +537,34 @@ class Log:
             return None
         everything = everything or self._all_due(now_ms)
         end_offset = self.log_end_offset if everything else self._active.base_offset
-        names_due = everything and self._names_synced < self._names_changes
-        if end_offset <= self.recovery_point and not names_due:
-            return None
         if everything:
             self._active.spill()
-        number = self._segment_number(self._segments, self.recovery_point)
-        segments = [one for one in self._segments[number:] if one.base_offset < end_offset]
+        segments = self._segments_to_sync(end_offset, everything=everything)
+        names_due = self._names_synced < self._names_changes and (
+            everything or self._closed_unflushed
+        )
+        if not segments and not names_due:
+            self._closed_unflushed = False  # what was closed has been dropped since
+            return None
         self._flushing = True
         return FlushJob(
             self._disk,
-            self.directory if self._names_synced < self._names_changes else None,
+            self.directory if names_due else None,
             segments,
             self._snapshots.unsynced,
             FlushPoint(end_offset, self._names_changes, now_ms),
         )
+
+    def _segments_to_sync(self, end_offset: int, *, everything: bool) -> list[Segment]:
+        """Name those with records to flush or other changes; the active one only if it is its turn."""
+        segments = self._segments if everything else self._segments[:-1]
+        first = self._segment_number(self._segments, self.recovery_point)
+        unflushed = range(first, len(segments)) if end_offset > self.recovery_point else ()
+        return [
+            segment
+            for number, segment in enumerate(segments)
+            if segment.unsynced or (number in unflushed and segment.base_offset < end_offset)
+        ]
 
     def on_flushed(self, job: FlushJob) -> None:
         """Move the recovery point. A sync that failed breaks the log for good, and is raised.
@@ -562,6 +580,7 @@ class Log:
         self._names_synced = point.names_changes
         self._last_flush_ms = point.planned_ms
         self._snapshots.on_synced(job.snapshots)
+        self._closed_unflushed = self._has_closed_unflushed()
 
     # Closing
 

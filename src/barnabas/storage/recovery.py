@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
@@ -26,7 +27,6 @@ from crc32c import crc32c
 from barnabas.core.epochs import LeaderEpochs
 from barnabas.core.producer_state import ProducerStates
 from barnabas.storage import epoch_file
-from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY, Index
 from barnabas.storage.names import (
     CLEANED,
     DELETED,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.model.config import LogConfig
-    from barnabas.ports import Disk, File
+    from barnabas.ports import Disk
     from barnabas.wire.batch import BatchHeader
 
 #: The scan reads this much at once; a larger batch is checked piece by piece, so memory stays bounded.
@@ -124,8 +124,7 @@ class _Loading:
         found = disk.list(directory)
         self.names = _remove_leftovers(disk, directory, found)
         self.names_changed = self.names != found
-        # Below this nothing was touched: what was built again has to be flushed again.
-        self.untouched_end = _NO_END if left.clean else left.recovery_point
+        self.recovery_point = _NO_END if left.clean else left.recovery_point
         self.snapshots = Snapshots(disk, directory, self.names)
         self.epochs, self.saved_epochs = self._load_epochs()
 
@@ -152,6 +151,7 @@ class _Loading:
         self.epochs.truncate_from_start(log_start_offset)
         if self.epochs.entries != (self.saved_epochs or []):
             write_epochs(self.disk, self.directory, self.epochs)
+        self._sync_repairs()
         bases = [segment.base_offset for segment in self.segments]
         if self.snapshots.remove_strays(bases, log_start_offset, log_end_offset):
             self.names_changed = True
@@ -165,10 +165,16 @@ class _Loading:
             producers=self.producers,
             log_start_offset=log_start_offset,
             log_end_offset=log_end_offset,
-            recovery_point=min(self.untouched_end, log_end_offset),
+            recovery_point=min(self.recovery_point, log_end_offset),
             names_changed=self.names_changed,
             report=self.report,
         )
+
+    def _sync_repairs(self) -> None:
+        """Sync what was built again below the recovery point: the next start will take it as it is."""
+        for segment, following in pairwise(self.segments):
+            if segment.unsynced and following.base_offset <= self.recovery_point:
+                segment.sync()
 
     # Segments
 
@@ -207,6 +213,9 @@ class _Loading:
 
     def _recover(self, bases: Sequence[int]) -> None:
         """Check every batch from here on, and build indexes, producers and epochs from what is good."""
+        if self.segments and bases[0] == self.recovery_point:
+            # It may have been closed, its last time entry written, after the flush that moved the point here.
+            self.segments[-1].unsynced = True
         self._load_producers(bases[0])
         expected = None
         for number, base in enumerate(bases):
@@ -235,7 +244,6 @@ class _Loading:
         Return the offset after its last record, and whether all its bytes were good.
         """
         scan = _Scan(segment, self.config.index_interval_bytes)
-        self.untouched_end = min(self.untouched_end, segment.base_offset)
         for header in scan.batches():
             if visit is not None:
                 visit(header)
@@ -252,8 +260,10 @@ class _Loading:
         """Remove segments after a cut, the last first, so that a crash leaves no gap."""
         for base in reversed(bases):
             remove_files(self.disk, self.directory, base)
+        if bases:
+            # At once: new records will get the same offsets, and these must not come back in their place.
+            self.disk.sync_dir(self.directory)
         self.report.removed_segments.extend(bases)
-        self.names_changed = self.names_changed or bool(bases)
 
     def _find_log_end(self) -> int:
         """Return the offset after the last record, taking the last segment's word for it if it is sound."""
@@ -390,9 +400,11 @@ class _Scan:
     def finish(self) -> None:
         """Cut what is bad off the file and save the indexes."""
         segment = self.segment
+        segment.unsynced = True
         self.cut_bytes = segment.size - self.valid_bytes
         if self.cut_bytes:
             segment.log.truncate(self.valid_bytes)
+            segment.log.sync()  # at once, for the same reason as when segments are removed
             segment.size = segment.written_from = self.valid_bytes
         segment.seal()
 
@@ -437,28 +449,31 @@ class _Scan:
 
 
 def _load_indexes(segment: Segment) -> bool:
-    """Read the last entries of both indexes; tell whether they fit the segment."""
-    offsets = _open_index(segment.offset_index.file, OFFSET_ENTRY.size)
-    times = _open_index(segment.time_index.file, TIME_ENTRY.size)
-    if offsets is None or times is None:
-        return False
-    segment.offset_index = Index(segment.offset_index.file, OFFSET_ENTRY, offsets)
-    segment.time_index = Index(segment.time_index.file, TIME_ENTRY, times)
-    return _offset_index_fits(segment) and _time_index_fits(segment)
+    """Take over both indexes as they are on disk; tell whether they fit the segment."""
+    offsets, times = segment.offset_index, segment.time_index
+    whole = offsets.load(offsets.file.size()) and times.load(times.file.size())
+    return whole and _offset_index_fits(segment) and _time_index_fits(segment)
 
 
 def _offset_index_fits(segment: Segment) -> bool:
-    last = segment.offset_index.read_last()
+    last = segment.offset_index.last
     return last is None or (last[0] >= 0 and 0 < last[1] <= segment.size - HEADER_SIZE)
 
 
 def _time_index_fits(segment: Segment) -> bool:
     """Check the last entry and take the largest timestamp from it: closing a segment puts it there."""
-    last = segment.time_index.read_last()
+    last = segment.time_index.last
     if last is None:
-        return segment.size == 0 or segment.read_first_timestamp() == NO_TIMESTAMP
+        return segment.size == 0 or _has_no_timestamps(segment)
     segment.largest = (last[0], segment.base_offset + last[1])
     return last[0] >= 0 and last[1] >= 0 and segment.size > 0
+
+
+def _has_no_timestamps(segment: Segment) -> bool:
+    try:
+        return segment.read_first_timestamp() == NO_TIMESTAMP
+    except BatchError:
+        return False
 
 
 def _walk_to_end(segment: Segment) -> int:
@@ -471,12 +486,6 @@ def _walk_to_end(segment: Segment) -> int:
             raise BatchError("the offset index does not fit the log")
         end = header.next_offset
     return end
-
-
-def _open_index(file: File, entry_size: int) -> int | None:
-    """Return the size of an index file; None if it does not hold whole entries."""
-    size = file.size()
-    return size if size % entry_size == 0 else None
 
 
 def write_epochs(disk: Disk, directory: str, epochs: LeaderEpochs) -> None:

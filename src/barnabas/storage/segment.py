@@ -58,6 +58,7 @@ class Segment:
         "since_index",
         "size",
         "time_index",
+        "unsynced",
         "written_from",
     )
 
@@ -80,6 +81,8 @@ class Segment:
         self.created_ms = created_ms
         self.jitter_ms = jitter_ms
         self.dropped = False
+        #: The files changed in a way that the recovery point does not tell: indexes written, a bad end cut off.
+        self.unsynced = False
 
     @classmethod
     def create(
@@ -115,15 +118,15 @@ class Segment:
 
     def spill_when_due(self) -> None:
         """Write index tails that reached their bound; on an error nothing changed."""
-        if self.offset_index.spill_due:
-            self.offset_index.spill()
-        if self.time_index.spill_due:
-            self.time_index.spill()
+        if self.offset_index.spill_due or self.time_index.spill_due:
+            self.spill()
 
     def spill(self) -> None:
         """Write both index tails."""
-        self.offset_index.spill()
-        self.time_index.spill()
+        if self.offset_index.has_tail or self.time_index.has_tail:
+            self.unsynced = True
+            self.offset_index.spill()
+            self.time_index.spill()
 
     def seal(self) -> None:
         """Bring the files into the state of a closed segment: the largest timestamp is in the index."""
@@ -132,6 +135,7 @@ class Segment:
 
     def sync(self) -> None:
         """Bring data and then indexes to the medium. Blocks."""
+        self.unsynced = False  # first: the loop may write again while this runs
         self.log.sync()
         self.offset_index.file.sync()
         self.time_index.file.sync()

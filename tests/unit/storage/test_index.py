@@ -29,7 +29,8 @@ def test_an_empty_index_finds_nothing():
     _, index = new_index()
     assert index.find(5) is None
     assert len(index) == 0
-    assert index.read_last() is None
+    assert index.load(0)
+    assert index.last is None
 
 
 @pytest.mark.parametrize("entry", [OFFSET_ENTRY, TIME_ENTRY], ids=["offset", "time"])
@@ -90,9 +91,9 @@ def test_a_failed_spill_loses_nothing():
 
 def test_it_opens_again_with_its_last_entry():
     disk, index = filled(600, spill_at=(599,))
-    again = Index(disk.open(PATH), OFFSET_ENTRY, len(disk.contents()[PATH]))
-    assert again.read_last() == (6000, 599)
-    assert again.last == index.last
+    again = Index(disk.open(PATH), OFFSET_ENTRY)
+    assert again.load(len(disk.contents()[PATH]))
+    assert again.last == index.last == (6000, 599)
     assert again.find(4321) == (4320, 431)
 
 
@@ -129,3 +130,21 @@ def test_a_reader_sees_whole_states_only():
     index.spill()
     assert index._parts[1] is not tail
     assert (saved, len(tail)) == (2 * OFFSET_ENTRY.size, 2 * OFFSET_ENTRY.size)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        OFFSET_ENTRY.pack(5, 50)[:-1],
+        OFFSET_ENTRY.pack(5, 50) + bytes(8),
+        bytes(8),
+        OFFSET_ENTRY.pack(5, 50) * 2,
+        OFFSET_ENTRY.pack(5, 50) + OFFSET_ENTRY.pack(4, 60),
+    ],
+    ids=["half an entry", "zeros at the end", "only zeros", "the same key twice", "a falling key"],
+)
+def test_entries_that_do_not_look_right_are_not_taken(content):
+    disk = new_disk()
+    file = disk.open(PATH, create=True)
+    file.write(0, (content,))
+    assert not Index(file, OFFSET_ENTRY).load(len(content))
