@@ -1,7 +1,8 @@
-"""Apache Kafka's own jars and a Java runtime for tests, fetched once with Maven, or the reason why not.
+"""Apache Kafka's own jars and a Java runtime, fetched once with Maven, or the reason why not.
 
-Every function returns None when something is missing; `reason()` then says what, for a test to skip with. Jars stand in
-$PEERS_CACHE (default ~/.cache/peers), one folder per thing fetched, which is complete when it holds `.complete`.
+Every function returns None when something is missing; `reason()` then says what, for a test to skip with or the
+benchmark to stop with. Jars stand in $PEERS_CACHE (default ~/.cache/peers), one folder per thing fetched, which is
+complete when it holds `.complete`.
 """
 
 import fcntl
@@ -87,7 +88,7 @@ def _fetched(name: str, wanted: list[tuple[str, str, str]]) -> Path | None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Keep test processes that run side by side from fetching the same thing twice."""
+    """Keep processes that run side by side from fetching the same thing twice."""
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
