@@ -8,20 +8,35 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker import missing_logs
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from barnabas.broker.node import Node
+    from barnabas.model.ids import TopicPartition
     from barnabas.storage.directory import LogDirectory
 
 
 def plan_write(node: Node, directory: LogDirectory) -> Callable[[], None]:
     """Take a directory's offsets now; the job that writes the files that changed."""
     hosted = [replica for replica in node.replicas if replica.directory is directory]
-    recovery_points = {replica.key: replica.log.recovery_point for replica in hosted}
-    log_start_offsets = {replica.key: replica.log.log_start_offset for replica in hosted}
-    high_watermarks = {replica.key: replica.state.high_watermark for replica in hosted}
+    missing = missing_logs.keys_in(node, directory)
+    recovery_points = _found(directory.recovery_points, missing)
+    log_start_offsets = _found(directory.log_start_offsets, missing)
+    high_watermarks = _found(directory.high_watermarks, missing)
+    for replica in hosted:
+        recovery_points[replica.key] = replica.log.recovery_point
+        log_start_offsets[replica.key] = replica.log.log_start_offset
+        high_watermarks[replica.key] = replica.state.high_watermark
     return lambda: directory.write_checkpoints(recovery_points, log_start_offsets, high_watermarks)
+
+
+def _found(
+    offsets: Mapping[TopicPartition, int], missing: list[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Keep what the last start found about logs that could not be opened since."""
+    return {key: offsets[key] for key in missing if key in offsets}
 
 
 def plan_write_all(node: Node) -> Callable[[], None]:

@@ -1,7 +1,7 @@
 """Taking a node down in order, so that the next start need not scan.
 
 The server has stopped listening and every request has been answered. A directory is marked clean only if
-all its logs were synced and closed and their offsets written down.
+all its logs were opened, synced and closed and their offsets written down.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.broker import checkpointing
+from barnabas.broker import checkpointing, missing_logs
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
@@ -42,7 +42,7 @@ def _close_all(node: Node) -> None:
     for directory in node.directories:
         try:
             checkpointing.plan_write(node, directory)()
-            if directory not in dirty:
+            if directory not in dirty and not missing_logs.keys_in(node, directory):
                 directory.mark_clean()
         except OSError as problem:
             log.error("%s: not marked clean: %s", directory.path, problem)

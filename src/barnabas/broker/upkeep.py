@@ -1,4 +1,4 @@
-"""What a node does by the clock: checkpoints, flushes by time, forgetting idle producers.
+"""What a node does by the clock: checkpoints, flushes by time, forgetting idle producers, opening missing logs again.
 
 Each job books itself again when it has ended, so a slow disk makes it rarer, never a queue.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker import checkpointing
+from barnabas.broker import checkpointing, missing_logs
+from barnabas.broker.tasks import drive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 
 #: How often to look whether a flush by time is due.
 FLUSH_CHECK_MS: Final = 1000
+#: How often to try again to open logs that could not be opened.
+OPEN_AGAIN_MS: Final = 5000
 _CHECKPOINT_INTERVALS: Final = (
     "log.flush.offset.checkpoint.interval.ms",
     "log.flush.start.offset.checkpoint.interval.ms",
@@ -43,6 +46,8 @@ class Upkeep:
         self._book(self._checkpoint_ms, self._write_checkpoints)
         self._book(FLUSH_CHECK_MS, self._flush_due)
         self._book(self._expiry_ms, self._forget_producers)
+        if missing_logs.find(self._node):
+            self._book(OPEN_AGAIN_MS, self._open_missing_logs)
 
     def stop(self) -> None:
         """Book nothing more."""
@@ -78,3 +83,12 @@ class Upkeep:
         for replica in self._node.replicas:
             replica.log.producers.remove_expired(now_ms, expiration_ms)
         self._book(self._expiry_ms, self._forget_producers)
+
+    def _open_missing_logs(self) -> None:
+        def tried(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+            if problem is not None:
+                log.error("cannot open logs again", exc_info=problem)
+            if missing_logs.find(self._node):
+                self._book(OPEN_AGAIN_MS, self._open_missing_logs)
+
+        drive(missing_logs.open_again(self._node), tried)

@@ -1,0 +1,53 @@
+"""Partitions whose log could not be opened when the node started, because the disk was full or failed.
+
+Until they can be opened nothing may be said about them that only the log itself knows: their directory is not marked clean, and
+their checkpointed offsets stay as they were found. They are tried again by the clock, so a disk that was merely full
+needs no restart.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.broker import topic_creation
+from barnabas.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from barnabas.broker.node import Node
+    from barnabas.broker.tasks import Task
+    from barnabas.model.cluster import Topic
+    from barnabas.storage.directory import LogDirectory
+
+log = logging.getLogger(__name__)
+
+
+def find(node: Node) -> list[tuple[Topic, int]]:
+    """Return every partition that exists and is not hosted."""
+    return [
+        (topic, index)
+        for topic in node.topics.by_name.values()
+        for index in range(len(topic.partitions))
+        if node.replicas.get(topic.name, index) is None
+    ]
+
+
+def keys_in(node: Node, directory: LogDirectory) -> list[TopicPartition]:
+    """Return those whose folder is in this directory, or may be."""
+    keys = (TopicPartition(topic.name, index) for topic, index in find(node))
+    return [key for key in keys if node.placement.get(key, directory) is directory]
+
+
+def open_again(node: Node) -> Task[None]:
+    """Try to open and host them, one after the other."""
+    for topic, index in find(node):
+        try:
+            (replica,) = yield from topic_creation.open_replicas(
+                node, topic, range(index, index + 1)
+            )
+        except OSError as problem:
+            log.warning("%s-%d: still cannot open its log: %s", topic.name, index, problem)
+            continue
+        if node.topics.by_id.get(topic.id) is topic and not node.stopping:
+            node.replicas.add(replica)
+            log.info("%s: online again", replica.key)
