@@ -220,8 +220,13 @@ class History:
             for left in self._left.values():
                 left.power_lost = True
 
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether a log that was there has not been seen since the last crash."""
+        return bool(self._left)
+
     def on_up(self, node: Node, life: int) -> None:
-        """See a node that is back, and compare its logs with those it left."""
+        """See a node that is back, and compare its logs with those it left: those that it could open."""
         hosted = {(replica.key.topic, replica.key.partition): replica for replica in node.replicas}
         for key, left in list(self._left.items()):
             if key in hosted:

@@ -313,7 +313,7 @@ class SimDisk:
         self.count_call(path)
         return bytes(self._file_at(path).data)
 
-    def write_file_atomically(self, path: str, content: bytes) -> None:
+    def write_file_atomically(self, path: str, content: bytes, *, sync: bool = True) -> None:
         """Replace the content whole and durably; a failing call may leave any step of it."""
         try:
             self.count_call(path)
@@ -322,10 +322,12 @@ class SimDisk:
             raise
         if len(content) > self.free_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-        self._replace(path, content).sync()
+        folder = self._replace(path, content)
+        if sync:
+            folder.sync()
 
-    def make_dir(self, path: str) -> None:
-        """Create a folder and its parents, durably; fine if it is there."""
+    def make_dir(self, path: str, *, sync: bool = True) -> None:
+        """Create a folder and its parents; fine if it is there. Durable with `sync`."""
         self.count_call(path)
         folder = self._root
         for name in _parts(path):
@@ -333,7 +335,8 @@ class SimDisk:
             if child is None:
                 child = _Folder()
                 folder.apply((None, name, child))
-                folder.sync()
+                if sync:
+                    folder.sync()
             if not isinstance(child, _Folder):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
             folder = child

@@ -100,7 +100,7 @@ class Faults:
         machine.slow_down(3 * MS)
         self._network.is_cut = False
         self._network.longest_us = 2 * MS
-        if self.needs_restart or machine.lacks_replicas:
+        if self.needs_restart:
             machine.stop_cleanly(100 * MS)
 
     def _for_a_while(self, heal: Callable[[], None]) -> None:

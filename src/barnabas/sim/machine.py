@@ -57,7 +57,11 @@ class Watcher(Protocol):
         """See any crash, also of a node that had not come up."""
 
     def on_up(self, node: Node, life: int) -> None:
-        """See a node that has come up, in the life of this number."""
+        """See a node that has come up, in the life of this number; again after turns while `is_waiting`."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Tell whether logs are missing that a life before had."""
 
 
 class MachineDisk(SimDisk):
@@ -132,14 +136,6 @@ class Machine:
     def is_off(self) -> bool:
         """Tell whether no process runs."""
         return self.life.is_over
-
-    @property
-    def lacks_replicas(self) -> bool:
-        """Tell whether a log could not be opened at the start: only another start brings it back."""
-        node = self.node
-        return node is not None and len(node.replicas) < sum(
-            len(topic.partitions) for topic in node.topics.by_name.values()
-        )
 
     # Lives
 
@@ -308,6 +304,8 @@ class Machine:
         if self.life.is_over:
             return
         assert self.node is not None
+        if self.life.was_up and self.watcher is not None and self.watcher.is_waiting:
+            self.watcher.on_up(self.node, self.life.number)
         self.node.on_turn_end()
         while self.dirty:
             dirty, self.dirty = self.dirty, []
