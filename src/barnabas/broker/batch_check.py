@@ -47,7 +47,7 @@ def check(records: memoryview | None, version: int, config: LogConfig) -> BatchH
     if records is None or len(records) < LOG_OVERHEAD:
         raise Refusal(ErrorCode.INVALID_RECORD, "no record batch for this partition")
     if len(records) < HEADER_SIZE:
-        raise Refusal(ErrorCode.CORRUPT_MESSAGE, f"{len(records)} bytes are no record batch")
+        raise Refusal(ErrorCode.INVALID_RECORD, f"{len(records)} bytes are no record batch")
     header = batches.read_header(records)
     size = header.batch_length + LOG_OVERHEAD
     _check_shape(records, header, size)
@@ -72,8 +72,10 @@ def check(records: memoryview | None, version: int, config: LogConfig) -> BatchH
 
 def _check_shape(records: memoryview, header: BatchHeader, size: int) -> None:
     if not 0 <= header.magic <= MAGIC or size < HEADER_SIZE or size > len(records):
+        # A batch that is cut off is none to Kafka; one that cannot be is damage.
+        cut_off = size > len(records) and 0 <= header.magic <= MAGIC
         raise Refusal(
-            ErrorCode.CORRUPT_MESSAGE,
+            ErrorCode.INVALID_RECORD if cut_off else ErrorCode.CORRUPT_MESSAGE,
             f"magic {header.magic} and {size} bytes claimed, {len(records)} here: no record batch",
         )
     if header.magic != MAGIC:
@@ -101,8 +103,13 @@ def _check_claims(header: BatchHeader) -> None:
             problem = "a transactional batch needs a producer id"
         else:
             return
-    elif header.base_sequence < 0 or header.producer_epoch < 0:
-        problem = f"sequence {header.base_sequence}, epoch {header.producer_epoch} of a producer with an id"
+    elif header.producer_epoch < 0:
+        raise Refusal(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"epoch {header.producer_epoch} of a producer with an id",
+        )
+    elif header.base_sequence < 0:
+        problem = f"sequence {header.base_sequence} of a producer with an id"
     else:
         return
     raise Refusal(ErrorCode.INVALID_RECORD, problem)
@@ -121,12 +128,14 @@ def _check_codec(codec: int, version: int) -> None:
 def conform(
     batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> tuple[memoryview, BatchHeader, int]:
-    """Bring a checked batch to the topic's settings: timestamps and codec.
+    """Bring a checked batch to the topic's settings: keys, timestamps and codec.
 
     Returns batch and header to append, and the append time (-1 where the producer's times stay).
     Without such settings that is the very same memory.
     """
     append_time = -1
+    if config.compact and any(record.key is None for record in _records(batch, config)):
+        raise Refusal(ErrorCode.INVALID_RECORD, "a compacted topic takes no records without a key")
     if config.compression_type != "producer":
         batch, header = _with_codec(batch, header, config)
     if config.log_append_time:

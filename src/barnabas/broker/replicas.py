@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.metrics import TopicMetrics
+from barnabas.core.epochs import EpochEntry, LeaderEpochs
 from barnabas.core.waiting import Waiting
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
@@ -64,6 +65,14 @@ class Replica:
         self._background = world.background
         self._clock = world.clock
         self.metrics = metrics
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        """The history of leader epochs with ours in it, also while no record was written in it yet."""
+        epochs, epoch = self.log.epochs, self.state.leader_epoch
+        if epochs.latest == epoch:
+            return epochs
+        return LeaderEpochs([*epochs.entries, EpochEntry(epoch, self.log.log_end_offset)])
 
     def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int | ErrorCode:
         """Append a checked batch as leader; its base offset, or why not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.broker import topic_creation
@@ -28,11 +29,12 @@ _DETAILS_SINCE = 5
 def handle(call: Call) -> Task[CreateTopicsResponse]:
     """Create, or with validate_only just check."""
     request: CreateTopicsRequest = call.request
-    names = [wanted.name for wanted in request.topics]
+    times = Counter(wanted.name for wanted in request.topics)
     results = []
-    for wanted in request.topics:
+    # A name that is there twice is refused once.
+    for wanted in {wanted.name: wanted for wanted in request.topics}.values():
         try:
-            if names.count(wanted.name) > 1:
+            if times[wanted.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             topic = _plan(call.node, wanted)
             if not request.validate_only:
@@ -69,13 +71,14 @@ def _plan(node: Node, wanted: CreatableTopic) -> Topic:
             node, wanted.num_partitions, wanted.replication_factor
         )
     configs = [(config.name, config.value) for config in wanted.configs]
+    for name, value in configs:
+        if value is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"The setting {name} needs a value.")
     return topic_creation.plan_topic(node, wanted.name, assignment, configs)
 
 
 def _created(call: Call, topic: Topic) -> CreatableTopicResult:
-    result = CreatableTopicResult(name=topic.name)
-    if not call.request.validate_only:
-        result.topic_id = topic.id
+    result = CreatableTopicResult(name=topic.name, topic_id=topic.id)
     if call.version >= _DETAILS_SINCE:
         result.num_partitions = len(topic.partitions)
         result.replication_factor = len(topic.partitions[0].replicas)
@@ -99,5 +102,5 @@ def _failed(name: str, code: ErrorCode, message: str | None) -> CreatableTopicRe
         error_message=message,
         num_partitions=-1,
         replication_factor=-1,
-        configs=None if code else [],
+        configs=[],
     )

@@ -7,7 +7,7 @@ Record bytes never pass through here: an answer is a small head and ranges of fi
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
 from barnabas.core.waiting import Waiter
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from barnabas.broker.tasks import Task
 
 TOPIC_IDS_SINCE = 13
+#: The client starts a new session then: what it wanted from the old one is not told.
+_SESSION_ERRORS: Final = (
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+)
 
 
 def handle(call: Call) -> Any:  # noqa: ANN401
@@ -47,6 +52,8 @@ def handle(call: Call) -> Any:  # noqa: ANN401
 
 def refuse(request: FetchRequest, code: ErrorCode, _message: str | None) -> FetchResponse:
     """Refuse the request as a whole, and every partition for versions without a code of their own."""
+    if code in _SESSION_ERRORS:
+        return FetchResponse(error_code=code)
     return FetchResponse(
         error_code=code,
         responses=[
@@ -113,6 +120,9 @@ class _Fetch:
         self._session, self.incremental = session, True
         self._take_wanted(session.partitions)
         self._forget(session)
+        if not session.partitions:  # as in Kafka, a session without partitions ends by itself
+            sessions.close(session.id)
+            self._session, self.incremental = None, False
         return list(session.partitions.values())
 
     def _take_wanted(self, partitions: dict[Hashable, Wanted]) -> dict[Hashable, Wanted]:
@@ -132,7 +142,7 @@ class _Fetch:
                 wanted.update(
                     p.fetch_offset,
                     p.partition_max_bytes,
-                    p.current_leader_epoch,
+                    max(p.current_leader_epoch, -1),  # as in Kafka, any below 0 is none: here only
                     p.last_fetched_epoch,
                 )
         return partitions

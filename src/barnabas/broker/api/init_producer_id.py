@@ -21,6 +21,11 @@ def handle(call: Call) -> Task[InitProducerIdResponse]:
         raise KafkaError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served yet"
         )
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"producer id {request.producer_id} and epoch {request.producer_epoch}: give both or none",
+        )
     producer_id = yield from call.node.producer_ids.take()
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 

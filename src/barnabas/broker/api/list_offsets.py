@@ -51,7 +51,8 @@ def handle(call: Call) -> Task[ListOffsetsResponse]:
     for topic in call.request.topics:
         twice = _named_twice(topic.partitions)
         answers = []
-        for asked in topic.partitions:
+        # One that is named twice is refused once.
+        for asked in {asked.partition_index: asked for asked in topic.partitions}.values():
             if asked.partition_index in twice:
                 answer = _failed(asked.partition_index, ErrorCode.INVALID_REQUEST)
             else:
@@ -124,8 +125,7 @@ def _special(replica: Replica, timestamp: int) -> tuple[int, int, int]:
         return -1, state.high_watermark, state.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start_offset = partition_log.log_start_offset
-        epoch = partition_log.epochs.epoch_at(start_offset)
-        return -1, start_offset, -1 if epoch is None else epoch
+        return -1, start_offset, replica.leader_epochs.epoch_at(start_offset)
     return _NOTHING  # nothing has left this disk
 
 

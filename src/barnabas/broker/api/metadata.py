@@ -40,8 +40,14 @@ def handle(call: Call) -> Task[MetadataResponse]:
     else:
         topics = []
         _check_wanted(call)
+        told: dict[tuple[str | None, bytes], None] = {}
         for wanted in request.topics or ():
-            topics.append((yield from _answer(call, wanted, operations)))
+            answer = yield from _answer(call, wanted, operations)
+            # A topic that is asked for twice, also once by name and once by id, is told once.
+            key = (answer.name, answer.topic_id)
+            if key not in told:
+                told[key] = None
+                topics.append(answer)
     host, port = node.address_for(call.link)
     cluster_operations = request.include_cluster_authorized_operations
     return MetadataResponse(
@@ -90,7 +96,7 @@ def _answer(
         elif topic is None and _may_create(call):
             topic, code = yield from _auto_create(node, wanted.name)
     if topic is None:
-        return _failed(wanted.name, wanted.topic_id, code)
+        return _failed(wanted.name, wanted.topic_id, code, operations)
     return _known(node, topic, operations)
 
 
@@ -135,10 +141,12 @@ def _known(node: Node, topic: Topic, operations: int) -> MetadataResponseTopic:
     )
 
 
-def _failed(name: str | None, topic_id: bytes, code: ErrorCode) -> MetadataResponseTopic:
+def _failed(
+    name: str | None, topic_id: bytes, code: ErrorCode, operations: int = NOT_ASKED
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=code,
         name=name,
         topic_id=topic_id if name is None else _NO_ID,
-        topic_authorized_operations=NOT_ASKED,
+        topic_authorized_operations=operations,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.core.epochs import EpochEntry, LeaderEpochs
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -59,17 +58,9 @@ def _look_up(replica: Replica | None, asked: OffsetForLeaderPartition) -> EpochE
     code = replica.state.decide_epoch(asked.current_leader_epoch)
     if code:
         return _failed(asked.partition, code)
-    log = replica.log
-    epoch, end_offset = _epochs(replica).end_offset_for(asked.leader_epoch, log.log_end_offset)
+    log_end_offset = replica.log.log_end_offset
+    epoch, end_offset = replica.leader_epochs.end_offset_for(asked.leader_epoch, log_end_offset)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
-
-
-def _epochs(replica: Replica) -> LeaderEpochs:
-    """Return the history with the leader's own epoch in it, also before its first record."""
-    epochs, epoch = replica.log.epochs, replica.state.leader_epoch
-    if epochs.latest == epoch:
-        return epochs
-    return LeaderEpochs([*epochs.entries, EpochEntry(epoch, replica.log.log_end_offset)])
 
 
 def _failed(index: int, code: ErrorCode) -> EpochEndOffset:

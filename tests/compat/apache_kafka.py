@@ -1,0 +1,98 @@
+"""Apache Kafka as a process of its own, for tests that hold us against it."""
+
+import base64
+import signal
+import socket
+import subprocess
+import time
+
+import peers
+import pytest
+from compat.wire_client import WireClient
+
+from barnabas.wire.messages.metadata import MetadataRequest
+
+RELEASE = "4.3.1"
+READY_TIMEOUT_S = 120
+
+
+def kafka_lib():
+    lib = peers.kafka_lib(RELEASE)
+    if peers.java() is None or lib is None:
+        pytest.skip(peers.reason())
+    return lib
+
+
+class Kafka:
+    """One node of Apache Kafka in a folder of its own, for as long as it takes to write a directory."""
+
+    def __init__(self, home):
+        self.data = home / "data"
+        self.log = home / "server.log"
+        self.port, controller_port = free_ports(2)
+        self.properties = home / "server.properties"
+        self.properties.write_text(
+            f"log.dirs={self.data}\nnode.id=1\nprocess.roles=broker,controller\n"
+            f"controller.quorum.voters=1@127.0.0.1:{controller_port}\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}\n"
+            f"advertised.listeners=PLAINTEXT://127.0.0.1:{self.port}\n"
+            "controller.listener.names=CONTROLLER\noffsets.topic.replication.factor=1\n"
+        )
+
+    def command(self, *words):
+        return [peers.java(), "-Xmx512m", "-cp", f"{kafka_lib()}/*", *map(str, words)]
+
+    def __enter__(self):
+        cluster = base64.urlsafe_b64encode(b"barnabas-tests!!").decode().rstrip("=")
+        format_ = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", self.properties)
+        subprocess.run(self.command(*format_), check=True, capture_output=True, timeout=120)
+        with self.log.open("w") as log:
+            server = self.command("kafka.Kafka", self.properties)
+            self.process = subprocess.Popen(server, stdout=log, stderr=log)
+        return self
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.port}"
+
+    def wait_ready(self):
+        """Return its address once it answers and knows itself as a broker."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not self._answers():
+            assert time.monotonic() < deadline, self.log.read_text()[-4000:]
+            assert self.process.poll() is None, self.log.read_text()[-4000:]
+        return self.address
+
+    def _answers(self):
+        try:
+            client = WireClient(self.address)
+        except OSError:
+            return self._stopped(0.1)
+        try:
+            return bool(client.ask(MetadataRequest(topics=[]), 12).brokers)
+        finally:
+            client.close()
+
+    def _stopped(self, timeout_s):
+        """Wait for the process to end, which it should not: a pause that a failed start cuts short."""
+        try:
+            self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return False
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def free_ports(count):
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
