@@ -662,7 +662,7 @@ def test_describe_broker_configs(both):
     keys = [
         "log.retention.hours", "num.partitions", "message.max.bytes", "log.cleanup.policy",
         "compression.type", "ssl.keystore.password", "auto.create.topics.enable", "delete.topic.enable",
-        "log.segment.bytes", "log.roll.ms", "log.roll.hours", "log.retention.ms", "background.threads",
+        "log.segment.bytes", "log.roll.ms", "log.roll.hours", "log.retention.ms",
     ]  # fmt: skip
     told = {"include_synonyms": True, "include_documentation": True, "keys": keys}
     both.ask_all(describe_request(BROKER, "1", **told), since=3)
