@@ -20,6 +20,11 @@ from barnabas.wire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from barnabas.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest
 from barnabas.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -31,6 +36,7 @@ from barnabas.wire.messages.metadata import MetadataRequest
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from barnabas.sim.checkers import History
     from barnabas.sim.network import Network
 
 _PASSING: Final = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -54,13 +60,19 @@ class Admin(Client):
         self,
         name: str,
         network: Network,
+        history: History | None,
         topics: list[TopicSpec],
         scratch: list[TopicSpec],
         *,
         store_fails: bool,
     ) -> None:
-        """Have done nothing yet; `store_fails` says that an unknown server error may be one of the store."""
+        """Have done nothing yet.
+
+        With a history, records of `topics` are deleted, too. `store_fails` says that an unknown server error may be
+        one of the store.
+        """
         super().__init__(name, network)
+        self._history = history
         self.topics_made = False
         self._topics = topics
         self._scratch = scratch
@@ -96,6 +108,8 @@ class Admin(Client):
             self._run(self._audit())
         elif self._resting:
             return
+        elif self._history is not None and self.chance.random() < 0.3:
+            self._run(self._delete_records(self._history))
         elif self._scratch and self.chance.random() < 0.9:
             self._run(self._play(self.chance.choice(self._scratch)))
         else:
@@ -190,6 +204,28 @@ class Admin(Client):
         else:
             raise self._unexpected("delete", spec.name, result)
 
+    def _delete_records(self, history: History) -> Generator[Ask, Any, None]:
+        key = self.chance.choice(list(history.ledgers))
+        offset = (
+            None if self.chance.random() < 0.3 else self.chance.randint(0, history.known_end(key))
+        )
+        history.on_deleting(key, offset)
+        asked = DeleteRecordsPartition(
+            partition_index=key[1], offset=-1 if offset is None else offset
+        )
+        topic = DeleteRecordsTopic(name=key[0], partitions=[asked])
+        response = yield DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2
+        result = None if response is None else response.topics[0].partitions[0]
+        if result is None or result.error_code in _PASSING:
+            return
+        if result.error_code == 0:
+            history.on_deleted(key, result.low_watermark)
+        elif result.error_code not in (
+            ErrorCode.OFFSET_OUT_OF_RANGE,  # a power loss took it since
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ):
+            raise self._unexpected("delete records of", f"{key[0]}-{key[1]}", result)
+
     def _is_vague(self, code: int) -> bool:
         return code == ErrorCode.KAFKA_STORAGE_ERROR or (
             code == ErrorCode.UNKNOWN_SERVER_ERROR and self._store_fails
@@ -278,4 +314,5 @@ class Admin(Client):
 
     def _unexpected(self, what: str, name: str, result: Any) -> Violation:  # noqa: ANN401
         code = ErrorCode(result.error_code).name
-        return Violation(CHECKER, f"cannot {what} {name}: {code} {result.error_message or ''}")
+        why = getattr(result, "error_message", None) or ""
+        return Violation(CHECKER, f"cannot {what} {name}: {code} {why}")

@@ -13,6 +13,8 @@ of its insides only end offsets and recovery points are looked at, when it dies 
 | nothing invented            | every record was made by a producer for that partition                             |
 | nothing above the watermark | a reader sees nothing at or above the high watermark                               |
 | the watermark never falls   | as one connection sees it                                                          |
+| deleted is gone             | records that were deleted stay so, and no others go                               |
+| times are found             | looking up a timestamp gives the first record that is not older                   |
 | sequences are known         | a sequence is refused only if records were lost                                    |
 | failures are explained      | no request fails with an exception that the node did not expect                   |
 | producer ids are fresh      | no two producers get one id                                                        |
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
     from barnabas.broker.node import Node
 
 Key = tuple[str, int]
+
+
+_EVERYTHING = 1 << 62
 
 
 class Cut(NamedTuple):
@@ -64,6 +69,8 @@ class Ledger:
     acknowledged: dict[bytes, int] = field(default_factory=dict)
     held: dict[int, bytes] = field(default_factory=dict)
     cuts: list[Cut] = field(default_factory=list)
+    #: Records below the first were deleted for sure, those from the second on were not.
+    deleted: tuple[int, int] = (0, 0)
     #: Records that may stand in the log twice, and out of order.
     forgiven: dict[bytes, None] = field(default_factory=dict)
 
@@ -138,6 +145,36 @@ class History:
     def on_forgotten(self, key: Key, values: Sequence[bytes]) -> None:
         """See records sent anew of which the node cannot know, after a restart, that it has them."""
         self.ledgers[key].forgiven.update(dict.fromkeys(values))
+
+    # Deletion of records
+
+    def known_end(self, key: Key) -> int:
+        """Return an offset up to which there are records, as far as producers were told."""
+        return max(self.ledgers[key].acknowledged.values(), default=-1) + 1
+
+    def on_deleting(self, key: Key, offset: int | None) -> None:
+        """See a request to delete what is below an offset; None for all there is."""
+        ledger = self.ledgers[key]
+        sure, maybe = ledger.deleted
+        ledger.deleted = sure, max(maybe, _EVERYTHING if offset is None else offset)
+
+    def on_deleted(self, key: Key, log_start_offset: int) -> None:
+        """See a deletion acknowledged."""
+        ledger = self.ledgers[key]
+        sure, maybe = ledger.deleted
+        ledger.deleted = max(sure, log_start_offset), maybe
+
+    def may_be_deleted(self, key: Key, offset: int) -> bool:
+        """Tell whether a reader may find that the log starts after this offset."""
+        return offset < self.ledgers[key].deleted[1]
+
+    def _check_start(self, key: Key, log_start_offset: int) -> None:
+        sure, maybe = self.ledgers[key].deleted
+        if not sure <= log_start_offset <= maybe:
+            raise Violation(
+                "deleted is gone",
+                f"{_name(key)} starts at {log_start_offset}, but was cut at {sure}, and never asked to be above {maybe}",
+            )
 
     # Readers
 
@@ -231,6 +268,7 @@ class History:
         for key, left in list(self._left.items()):
             if key in hosted:
                 del self._left[key]
+                self._check_start(key, hosted[key].log.log_start_offset)
                 self._compare(key, left, hosted[key].log.log_end_offset, life - 1)
 
     def _compare(self, key: Key, left: Left, end_offset: int, life: int) -> None:
@@ -259,18 +297,19 @@ class History:
 
     # The end
 
-    def judge(self, key: Key, records: Sequence[tuple[int, bytes]]) -> None:
+    def judge(self, key: Key, records: Sequence[tuple[int, bytes]], start_offset: int = 0) -> None:
         """Compare a partition, read whole from its start to its end, with all that is known of it."""
         ledger = self.ledgers[key]
         there = dict(records)
+        self._check_start(key, start_offset)
         for value, offset in ledger.acknowledged.items():
-            if there.get(offset) != value:
+            if offset >= start_offset and there.get(offset) != value:
                 found = there.get(offset)
                 raise _lost(
                     key, offset, value, f"there is {_text(found)}" if found else "nothing is there"
                 )
         for offset, value in ledger.held.items():
-            if there.get(offset) != value:
+            if offset >= start_offset and there.get(offset) != value:
                 raise _lost(key, offset, value, "it was read there before")
         self._judge_order(key, records)
 

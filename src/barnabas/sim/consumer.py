@@ -3,7 +3,8 @@
 Job: read and hand everything to `checkers.History`. Must not judge records itself.
 
 An error of a session makes the next fetch a full one. OFFSET_OUT_OF_RANGE is right only for an offset that a power loss
-took: then the reader goes on at the end of the log. An `Auditor` reads every partition whole once everything is healed.
+took, then the reader goes on at the end of the log, or for one that was deleted, then at its start. An `Auditor` reads
+every partition whole once everything is healed, and looks some of its records up by their time.
 """
 
 from __future__ import annotations
@@ -23,10 +24,18 @@ from barnabas.wire.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.sim.checkers import History, Key
     from barnabas.sim.network import Network
     from barnabas.wire.messages.fetch import FetchResponse, PartitionData
+    from barnabas.wire.messages.list_offsets import (
+        ListOffsetsPartitionResponse,
+        ListOffsetsResponse,
+    )
 
+LATEST: Final = -1
+EARLIEST: Final = -2
 SESSIONS_SINCE: Final = 7
 TOPIC_IDS_SINCE: Final = 13
 VERSIONS: Final = (4, 6, 7, 9, 11, 12, 13, 15, 17, 18)
@@ -72,7 +81,7 @@ class Consumer(Client):
         if not self._ids:
             self.ask_metadata(sorted({key[0] for key in self.positions}), self._on_metadata)
         elif self._out_of_range:
-            self._ask_end()
+            self._ask_offset(self._out_of_range.pop())
         else:
             self._start_over_sometimes()
             self._fetch()
@@ -108,24 +117,45 @@ class Consumer(Client):
             for partition in topic.partitions:
                 self._epochs[topic.name, partition.partition_index] = partition.leader_epoch
 
-    def _ask_end(self) -> None:
-        topic, index = self._out_of_range.pop()
-        asked = ListOffsetsPartition(partition_index=index, current_leader_epoch=-1, timestamp=-1)
+    def _ask_offset(self, key: Key) -> None:
+        """Find out where to go on: at the start if records were deleted, else at the end."""
+        deleted = self.history.may_be_deleted(key, self.positions[key])
+
+        def answered(found: ListOffsetsPartitionResponse | None) -> None:
+            if found is None:
+                self._out_of_range.append(key)
+            else:
+                self.positions[key] = found.offset
+                self.on_reset(key, found.offset)
+                self._watermarks.pop(key, None)
+
+        self.look_up(key, EARLIEST if deleted else LATEST, answered)
+
+    def look_up(
+        self,
+        key: Key,
+        timestamp: int,
+        answered: Callable[[ListOffsetsPartitionResponse | None], None],
+    ) -> None:
+        """Ask for an offset by time; None if there was no answer, or one to try again."""
+        asked = ListOffsetsPartition(
+            partition_index=key[1], current_leader_epoch=-1, timestamp=timestamp
+        )
         request = ListOffsetsRequest(
-            replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]
+            replica_id=-1, topics=[ListOffsetsTopic(name=key[0], partitions=[asked])]
         )
 
-        def answered(response: Any) -> None:  # noqa: ANN401
+        def take(response: ListOffsetsResponse | None) -> None:
             found = None if response is None else response.topics[0].partitions[0]
-            if found is None or found.error_code:
-                self._out_of_range.append((topic, index))
-                if response is not None:
-                    self.pause()
-            else:
-                self.positions[topic, index] = found.offset
-                self._watermarks.pop((topic, index), None)
+            if found is not None and found.error_code:
+                self.pause()
+                found = None
+            answered(found)
 
-        self.ask(request, self.chance.choice((4, 7, 9)), answered)
+        self.ask(request, self.chance.choice((4, 7, 9)), take)
+
+    def on_reset(self, key: Key, offset: int) -> None:
+        """Go on somewhere else; for subclasses."""
 
     # Fetching
 
@@ -202,7 +232,11 @@ class Consumer(Client):
 
     def _on_partition(self, key: Key, data: PartitionData) -> None:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            if not self.history.may_be_gone(key, self.positions[key] - 1):
+            position = self.positions[key]
+            if not (
+                self.history.may_be_gone(key, position - 1)
+                or self.history.may_be_deleted(key, position)
+            ):
                 raise Violation(
                     "acknowledged is kept",
                     f"{self.name} was told that offset {self.positions[key]} of {key[0]}-{key[1]} is out of range",
@@ -224,6 +258,7 @@ class Consumer(Client):
         assert self.connection is not None
         position, watermark = self.positions[key], data.high_watermark
         found = read_all(data.records)
+        self.on_found(key, [record for record in found if record.offset >= position])
         records = [
             (record.offset, record.value or b"") for record in found if record.offset >= position
         ]
@@ -233,10 +268,13 @@ class Consumer(Client):
             key, self.name, self.connection.life.number, position, records, watermark
         )
         self.positions[key] = position + len(records)
-        self.on_records(key, records, watermark)
+        self.on_end(key, watermark)
 
-    def on_records(self, key: Key, records: list[tuple[int, bytes]], high_watermark: int) -> None:
+    def on_found(self, key: Key, records: list[batches.Record]) -> None:
         """Take what was read; for subclasses."""
+
+    def on_end(self, key: Key, high_watermark: int) -> None:
+        """Take where the log ends; for subclasses."""
 
 
 class Auditor(Consumer):
@@ -245,8 +283,10 @@ class Auditor(Consumer):
     def __init__(self, name: str, network: Network, history: History, keys: list[Key]) -> None:
         """Start with nothing read."""
         super().__init__(name, network, history, keys)
-        self.found: dict[Key, list[tuple[int, bytes]]] = {key: [] for key in keys}
+        self.found: dict[Key, list[batches.Record]] = {key: [] for key in keys}
+        self.starts: dict[Key, int] = dict.fromkeys(keys, 0)
         self._ends: dict[Key, int] = {}
+        self._to_look_up = [key for key in keys for _ in range(2)]
 
     @property
     def unfinished(self) -> str:
@@ -256,12 +296,49 @@ class Auditor(Consumer):
             for key, position in self.positions.items()
         )
 
-    def on_records(self, key: Key, records: list[tuple[int, bytes]], high_watermark: int) -> None:
-        """Keep them, and see whether that was all."""
-        self.found[key].extend(records)
-        self._ends[key] = high_watermark
-        if all(self.positions[one] == self._ends.get(one) for one in self.positions):
+    def step(self) -> None:
+        """Read on; when all is read, look some records up."""
+        if self.requests_in_flight or self._pausing or not self._has_read_all:
+            super().step()
+        elif self._to_look_up:
+            self._look_up_one(self._to_look_up.pop())
+        else:
             self.is_finished = True
+            self.hang_up()
+
+    @property
+    def _has_read_all(self) -> bool:
+        return all(self.positions[key] == self._ends.get(key) for key in self.positions)
+
+    def _look_up_one(self, key: Key) -> None:
+        records = self.found[key]
+        if not records:
+            return self.wake()
+        timestamp = self.chance.choice(records).timestamp + self.chance.choice((-1, 0, 1))
+        expected = next((one for one in records if one.timestamp >= timestamp), None)
+
+        def answered(found: ListOffsetsPartitionResponse | None) -> None:
+            if found is None:
+                self._to_look_up.append(key)
+            elif found.offset != (-1 if expected is None else expected.offset):
+                raise Violation(
+                    "times are found",
+                    f"{key[0]}-{key[1]} says that {timestamp} is at offset {found.offset}, not {expected}",
+                )
+
+        return self.look_up(key, timestamp, answered)
+
+    def on_reset(self, key: Key, offset: int) -> None:
+        """Begin where the log begins."""
+        self.starts[key] = offset
+
+    def on_found(self, key: Key, records: list[batches.Record]) -> None:
+        """Keep them."""
+        self.found[key].extend(records)
+
+    def on_end(self, key: Key, high_watermark: int) -> None:
+        """Note how far there is to go."""
+        self._ends[key] = high_watermark
 
     def _start_over_sometimes(self) -> None:
         return

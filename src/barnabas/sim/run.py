@@ -35,6 +35,18 @@ TROUBLE_US: Final = 4 * SECOND
 SETTLING_US: Final = 4 * SECOND
 #: Once healed, everything must be done within this time.
 PATIENCE_US: Final = 60 * SECOND
+#: What topics are made with: setting, how often, one of these values.
+TOPIC_SETTINGS: Final = (
+    ("flush.messages", 0.6, ("1", "1", "2", "20")),
+    ("flush.ms", 0.2, ("100",)),
+    ("internal.segment.bytes", 0.5, ("1000", "3000", "10000")),
+    ("segment.ms", 0.2, ("300",)),
+    ("index.interval.bytes", 0.5, ("0", "200")),
+    ("segment.index.bytes", 0.15, ("36",)),
+    ("compression.type", 0.2, ("gzip", "zstd", "uncompressed")),
+    ("file.delete.delay.ms", 0.3, ("100",)),
+    ("message.timestamp.type", 0.2, ("LogAppendTime",)),
+)
 
 
 @dataclass(slots=True, frozen=True)
@@ -101,8 +113,14 @@ class Run:
             TopicSpec(f"s{number}", self._chance.randint(1, 3))
             for number in range(self._chance.randint(0, 2))
         ]
+        deletes_records = self._chance.random() < 0.3
         self.admin = Admin(
-            "admin", self.network, topics, scratch, store_fails="store failure" in self.faults.kinds
+            "admin",
+            self.network,
+            self.history if deletes_records else None,
+            topics,
+            scratch,
+            store_fails="store failure" in self.faults.kinds,
         )
         self.producers = [self._producer(number) for number in range(self._chance.randint(1, 4))]
         self.consumers = [self._consumer(number) for number in range(self._chance.randint(0, 2))]
@@ -160,7 +178,8 @@ class Run:
         if not self.scheduler.run(finished, self.scheduler.now_us + PATIENCE_US):
             raise self._stuck([f"auditor: {auditor.unfinished}", f"admin: {self.admin.unfinished}"])
         for key, records in auditor.found.items():
-            self.history.judge(key, records)
+            read = [(record.offset, record.value or b"") for record in records]
+            self.history.judge(key, read, auditor.starts[key])
         assert self.machine.node is not None
         self.history.on_failures(self.machine.node)
 
@@ -183,26 +202,12 @@ def _broker_config(chance: random.Random) -> BrokerConfig:
 
 
 def _topic(chance: random.Random, name: str) -> TopicSpec:
-    configs = {}
-    if chance.random() < 0.4:
-        configs["flush.messages"] = "1"
-    elif chance.random() < 0.3:
-        configs["flush.messages"] = str(chance.randint(2, 20))
-    if chance.random() < 0.2:
-        configs["flush.ms"] = "100"
-    if chance.random() < 0.5:
-        configs["internal.segment.bytes"] = str(chance.choice((1000, 3000, 10_000)))
-    if chance.random() < 0.2:
-        configs["segment.ms"] = "300"
-    if chance.random() < 0.5:
-        configs["index.interval.bytes"] = str(chance.choice((0, 200)))
-    if chance.random() < 0.15:
-        configs["segment.index.bytes"] = "36"
-    if chance.random() < 0.2:
-        configs["compression.type"] = chance.choice(("gzip", "zstd", "uncompressed"))
-    if chance.random() < 0.2:
-        configs["message.timestamp.type"] = "LogAppendTime"
-    return TopicSpec(name, chance.randint(1, 3), tuple(configs.items()))
+    configs = [
+        (setting, chance.choice(values))
+        for setting, likelihood, values in TOPIC_SETTINGS
+        if chance.random() < likelihood
+    ]
+    return TopicSpec(name, chance.randint(1, 3), tuple(configs))
 
 
 def _style(chance: random.Random, kinds: list[str]) -> Style:
