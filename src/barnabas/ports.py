@@ -108,8 +108,11 @@ class Disk(Protocol):
     def read_file(self, path: str) -> bytes:
         """Return the whole content."""
 
-    def write_file_atomically(self, path: str, content: bytes) -> None:
-        """Replace the content whole: after a crash the old or the new one is there. Synced."""
+    def write_file_atomically(self, path: str, content: bytes, *, sync: bool = True) -> None:
+        """Replace the content whole: after a crash the old or the new one is there.
+
+        Without `sync` that holds for a crash of the process; a power loss may leave the file as it was or empty.
+        """
 
     def list(self, path: str) -> list[str]:
         """Names in a folder, sorted."""
@@ -120,8 +123,8 @@ class Disk(Protocol):
     def is_dir(self, path: str) -> bool:
         """Tell whether it is a folder."""
 
-    def make_dir(self, path: str) -> None:
-        """Create a folder and its parents; fine if it is there. The parent is synced."""
+    def make_dir(self, path: str, *, sync: bool = True) -> None:
+        """Create a folder and its parents; fine if it is there. With `sync` the parents are synced."""
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file or folder, replacing a file at `new`. Files opened by the old name follow."""

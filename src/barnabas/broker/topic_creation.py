@@ -182,6 +182,8 @@ def open_replica(node: Node, topic: Topic, index: int) -> Replica:
     config = node.log_config(topic.overrides)
     opened = _open_log(node, directory, key, topic, config)
     partition = topic.partitions[index]
+    if opened.epochs.latest != partition.leader_epoch:
+        opened.assign_epoch(partition.leader_epoch)  # here, so that no append has to write a file
     # Everything in the only replica's log is committed.
     state = PartitionState(
         node.broker_id, partition.replicas, partition.leader_epoch, opened.log_end_offset

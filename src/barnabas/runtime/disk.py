@@ -250,7 +250,7 @@ class RealDisk:
         with open(path, "rb") as file:
             return file.read()
 
-    def write_file_atomically(self, path: str, content: bytes) -> None:
+    def write_file_atomically(self, path: str, content: bytes, *, sync: bool = True) -> None:
         """Write beside it, sync, rename over it, sync the folder."""
         temporary = path + ".tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
@@ -258,14 +258,16 @@ class RealDisk:
         try:
             try:
                 _write_all(fd, 0, [content])
-                _sync_data(fd)
+                if sync:
+                    _sync_data(fd)
             finally:
                 os.close(fd)
         except OSError:
             os.unlink(temporary)
             raise
         self.rename(temporary, path)
-        self.sync_dir(os.path.dirname(path))
+        if sync:
+            self.sync_dir(os.path.dirname(path))
 
     def exists(self, path: str) -> bool:
         """Tell whether a file or folder is there."""
@@ -275,19 +277,20 @@ class RealDisk:
         """Tell whether it is a folder."""
         return os.path.isdir(path)
 
-    def make_dir(self, path: str) -> None:
+    def make_dir(self, path: str, *, sync: bool = True) -> None:
         """Create a folder and its parents, syncing the parent of each new one."""
         if os.path.isdir(path):
             return
         parent = os.path.dirname(path.rstrip("/"))
         if parent:
-            self.make_dir(parent)
+            self.make_dir(parent, sync=sync)
         try:
             os.mkdir(path)
         except FileExistsError:
             if not os.path.isdir(path):
                 raise
-        self.sync_dir(parent)
+        if sync:
+            self.sync_dir(parent)
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file or folder; Files follow, and a File of what was at `new` is gone."""

@@ -55,6 +55,8 @@ class FlushJob:
                 _sync_if_there(snapshot)
             if self._directory is not None:
                 self._disk.sync_dir(self._directory)
+                # The folder itself may be new.
+                self._disk.sync_dir(self._directory.rpartition("/")[0])
         except OSError as error:
             self.error = error
 

@@ -28,7 +28,7 @@ from barnabas.core.epochs import LeaderEpochs
 from barnabas.ports import FileSlice
 from barnabas.storage.flush import FlushJob, FlushPoint
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
-from barnabas.storage.names import DELETED, SEGMENT_FILES, file_name
+from barnabas.storage.names import DELETED, LEADER_EPOCHS, SEGMENT_FILES, file_name
 from barnabas.storage.recovery import LogLeft, RecoveryReport, load, write_epochs
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment, remove_files
 from barnabas.wire.batch import LOG_OVERHEAD, NO_TIMESTAMP, BatchError, stamp
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from barnabas.core.producer_state import Duplicate
     from barnabas.model.config import LogConfig
     from barnabas.model.errors import ErrorCode
-    from barnabas.ports import Disk, Rng
+    from barnabas.ports import Disk, File, Rng
     from barnabas.storage.recovery import Loaded
     from barnabas.wire.batch import BatchHeader
 
@@ -237,6 +237,7 @@ class Log:
         except OSError:
             self.epochs = LeaderEpochs(before)
             raise
+        self._names_changes += 1
 
     def _undo_write(self, segment: Segment, error: OSError) -> None:
         try:
@@ -478,6 +479,7 @@ class Log:
             self.log_start_offset = offset
             if self.epochs.truncate_from_start(offset):
                 write_epochs(self._disk, self.directory, self.epochs)
+                self._names_changes += 1
         return self.drop_segments_before_start()
 
     def drop_segments_before_start(self) -> list[str]:
@@ -551,9 +553,16 @@ class Log:
             self._disk,
             self.directory if names_due else None,
             segments,
-            self._snapshots.unsynced,
+            self._side_files() if names_due else self._snapshots.unsynced,
             FlushPoint(end_offset, self._names_changes, now_ms),
         )
+
+    def _side_files(self) -> tuple[File, ...]:
+        """Name the small files that go with a change of names: the leader epochs come by a rename."""
+        epochs = f"{self.directory}/{LEADER_EPOCHS}"
+        if not self._disk.exists(epochs):
+            return self._snapshots.unsynced
+        return (*self._snapshots.unsynced, self._disk.open(epochs))
 
     def _segments_to_sync(self, end_offset: int, *, everything: bool) -> list[Segment]:
         """Name those with records to flush or other changes; the active one only if it is its turn."""
@@ -594,7 +603,8 @@ class Log:
             self._check_usable()
             self._active.seal()
             self._write_snapshot()
-            self._sync_rest()
+            if self.log_end_offset:  # what never held a record can be made again
+                self._sync_rest()
         for segment in self._segments:
             segment.close()
 

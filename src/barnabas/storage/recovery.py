@@ -11,7 +11,7 @@ A missing or damaged index is built again by checking its segment. Must not know
 
 Invariants of what is returned: at least one segment, in order of base offset; the last one's bytes are
 whole batches up to `size`; epochs and producers cover exactly the records up to `log_end_offset`. Nothing
-is removed but what lies after the first bad byte, leftovers of deletions, and files without a log. Record
+is removed but what lies after the first bad byte, and what `leftovers.py` says. Record
 formats before version 2 are no batches here.
 """
 
@@ -27,14 +27,12 @@ from crc32c import crc32c
 from barnabas.core.epochs import LeaderEpochs
 from barnabas.core.producer_state import ProducerStates
 from barnabas.storage import epoch_file
+from barnabas.storage.leftovers import clear_leftovers
 from barnabas.storage.names import (
-    CLEANED,
-    DELETED,
     LEADER_EPOCHS,
     LOG,
     OFFSET_INDEX,
     TIME_INDEX,
-    TXN_INDEX,
     file_name,
     offset_of,
 )
@@ -122,7 +120,7 @@ class _Loading:
         self.segments: list[Segment] = []
         self.producers = ProducerStates()
         found = disk.list(directory)
-        self.names = _remove_leftovers(disk, directory, found)
+        self.names = clear_leftovers(disk, directory, found)
         self.names_changed = self.names != found
         self.recovery_point = _NO_END if left.clean else left.recovery_point
         self.snapshots = Snapshots(disk, directory, self.names)
@@ -151,6 +149,7 @@ class _Loading:
         self.epochs.truncate_from_start(log_start_offset)
         if self.epochs.entries != (self.saved_epochs or []):
             write_epochs(self.disk, self.directory, self.epochs)
+            self.names_changed = True
         self._sync_repairs()
         bases = [segment.base_offset for segment in self.segments]
         if self.snapshots.remove_strays(bases, log_start_offset, log_end_offset):
@@ -216,6 +215,8 @@ class _Loading:
         if self.segments and bases[0] == self.recovery_point:
             # It may have been closed, its last time entry written, after the flush that moved the point here.
             self.segments[-1].unsynced = True
+        # The file of epochs may be older than these batches; they tell themselves.
+        self.epochs.truncate_from_end(bases[0])
         self._load_producers(bases[0])
         expected = None
         for number, base in enumerate(bases):
@@ -489,25 +490,9 @@ def _walk_to_end(segment: Segment) -> int:
 
 
 def write_epochs(disk: Disk, directory: str, epochs: LeaderEpochs) -> None:
-    """Replace the leader-epoch file."""
-    disk.write_file_atomically(f"{directory}/{LEADER_EPOCHS}", epoch_file.encode(epochs.entries))
+    """Replace the leader-epoch file; the log's next flush brings it to the medium.
 
-
-def _remove_leftovers(disk: Disk, directory: str, names: Sequence[str]) -> list[str]:
-    """Remove what a crash left of deletions and cleanings, and indexes without a log; list the rest."""
-    logs = {name for name in names if name.endswith(LOG)}
-    kept = []
-    for name in names:
-        if name.endswith((DELETED, CLEANED)) or _is_orphan(name, logs):
-            disk.remove(f"{directory}/{name}")
-        else:
-            kept.append(name)
-    return kept
-
-
-def _is_orphan(name: str, logs: set[str]) -> bool:
-    for suffix in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
-        base = offset_of(name, suffix)
-        if base is not None:
-            return file_name(base, LOG) not in logs
-    return False
+    Until then it is as safe as the batches it tells of: a scan after a crash reads the epochs from them.
+    """
+    path = f"{directory}/{LEADER_EPOCHS}"
+    disk.write_file_atomically(path, epoch_file.encode(epochs.entries), sync=False)

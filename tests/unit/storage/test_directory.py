@@ -285,12 +285,22 @@ def test_folder_that_says_nothing_is_claimed(disk: SimDisk) -> None:
 
 def test_folder_that_says_nonsense_is_not_served(disk: SimDisk) -> None:
     directory = kafkas(disk)
-    put(disk, "/data/orders.eu-west-0/partition.metadata", b"")
+    put(disk, "/data/orders.eu-west-0/partition.metadata", b"nonsense")
     contents = directory.open(CLUSTER, 1)
     assert contents.partitions[0].topic_id is None
     assert contents.problems[0].startswith("/data/orders.eu-west-0 is not served: ")
     with pytest.raises(CorruptPartitionMetadata):
         directory.open_log(ORDERS, ORDERS_ID, CONFIG, 1000)
+
+
+@pytest.mark.parametrize("left", [b"", bytes(43)])
+def test_what_a_power_loss_left_of_the_id_is_written_again(disk: SimDisk, left: bytes) -> None:
+    directory = kafkas(disk)
+    put(disk, "/data/orders.eu-west-0/partition.metadata", left)
+    assert directory.open(CLUSTER, 1).problems == []
+    directory.open_log(ORDERS, ORDERS_ID, CONFIG, 1000).close(clean=True)
+    (found, *_) = directory_on(disk).open(CLUSTER, 1).partitions
+    assert found.topic_id == ORDERS_ID
 
 
 # Setting aside
