@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -353,13 +353,24 @@ _RETRIABLE = frozenset(
 )
 
 
+#: Messages may quote what a client sent. A string of the protocol ends at 32,767 bytes; a person stops reading long before.
+MESSAGE_LENGTH_MAX: Final = 1000
+
+
+def shortened(message: str) -> str:
+    """Cut a message to what an answer can carry, whatever was quoted in it."""
+    if len(message) <= MESSAGE_LENGTH_MAX:
+        return message
+    return message[: MESSAGE_LENGTH_MAX - 3] + "..."
+
+
 class KafkaError(Exception):
     """Refuses a whole request with a code and a message for a person."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         """Take the code's own message when none is given."""
         self.code = code
-        self.message = code.message if message is None else message
+        self.message = code.message if message is None else shortened(message)
         super().__init__(self.message)
 
     def __repr__(self) -> str:

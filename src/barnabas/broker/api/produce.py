@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.broker import batch_check
 from barnabas.broker.batch_check import Refusal
 from barnabas.broker.outcomes import NO_REPLY, CloseLink
-from barnabas.model.errors import ErrorCode
+from barnabas.model.errors import ErrorCode, shortened
 from barnabas.wire.batch import TRANSACTIONAL
 from barnabas.wire.messages.produce import (
     PartitionProduceResponse,
@@ -162,7 +162,10 @@ def _seen_before(replica: Replica, seen: Any) -> PartitionProduceResponse:  # no
 
 def _failed(index: int, code: ErrorCode, message: str | None) -> PartitionProduceResponse:
     return PartitionProduceResponse(
-        index=index, error_code=code, base_offset=-1, error_message=message
+        index=index,
+        error_code=code,
+        base_offset=-1,
+        error_message=None if message is None else shortened(message),
     )
 
 
