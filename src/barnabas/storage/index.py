@@ -90,11 +90,11 @@ class Index:
         """
         size = self._entry.size
         self._parts = (saved_bytes, bytearray())
-        if saved_bytes % size:
-            return False
+        if saved_bytes % size or not saved_bytes:
+            return not saved_bytes
         ends = self.file.read(max(0, saved_bytes - 2 * size), 2 * size)
         pairs = [self._pair(ends, number) for number in range(len(ends) // size)]
-        self.last = pairs[-1] if pairs else None
+        self.last = pairs[-1]
         keys = [key for key, _ in pairs]
         return keys == sorted(set(keys)) and 0 not in keys
 

@@ -387,7 +387,7 @@ class Log:
         if end_offset <= segment.base_offset:
             return 0
         found = segment.find_batch(end_offset, size, nowait=nowait)
-        return size if found is None else found[0]
+        return size if found is None else found
 
     def _start_position(
         self, segment: Segment, offset: int, end: int, *, nowait: bool
@@ -400,8 +400,7 @@ class Log:
             hint = self._hints.get(offset)
             if hint is not None and hint[0] is segment and hint[1] < end:
                 return hint[1]
-        found = segment.find_batch(offset, end, nowait=nowait)
-        return None if found is None else found[0]
+        return segment.find_batch(offset, end, nowait=nowait)
 
     def _slice(
         self, segment: Segment, start: int, end: int, max_bytes: int, *, min_one: bool, nowait: bool

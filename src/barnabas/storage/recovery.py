@@ -340,14 +340,13 @@ class _Loading:
 
     def _replay_headers(self, segment: Segment, start: int, end_offset: int) -> None:
         try:
-            found = segment.find_batch(start, segment.size)
-            if found is None:
+            position = segment.find_batch(start, segment.size)
+            if position is None:
                 return
-            for _, header in segment.headers(found[0], segment.size):
+            for _, header in segment.headers(position, segment.size):
                 if header.base_offset >= end_offset:
                     return
-                if header.base_offset >= start:
-                    self._replay(header)
+                self._replay(header)
         except BatchError:
             return  # as above
 

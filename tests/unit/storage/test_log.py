@@ -587,6 +587,15 @@ def test_the_start_never_falls():
     assert disk.calls == calls
 
 
+def test_without_epochs_there_is_nothing_to_write():
+    disk = new_disk()
+    log = open_log(disk)
+    append(log, epoch=-1)
+    log.advance_log_start(1)
+    assert log.log_start_offset == 1
+    assert "leader-epoch-checkpoint" not in files(disk)
+
+
 def test_a_slice_that_is_on_its_way_out_survives_the_dropping():
     log = filled_log(segment_bytes=5 * size_of(count=3))
     part = read(log, 0)
@@ -830,5 +839,5 @@ def test_a_damaged_log_is_told_apart_from_a_failing_disk():
     disk = new_disk()
     log = filled_log(disk, index_interval_bytes=10**6)
     disk.flip(f"{DIRECTORY}/{LOG}", size_of(count=3) + 16)
-    with pytest.raises(ValueError, match="no batch at byte"):
+    with pytest.raises(ValueError, match="no whole batch at byte"):
         read(log, 30)

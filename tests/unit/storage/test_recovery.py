@@ -18,7 +18,7 @@ from log_kit import (
 from barnabas.core.producer_state import Duplicate
 from barnabas.sim.disk import SimDisk
 from barnabas.storage.log import Log
-from barnabas.storage.recovery import SCAN_BYTES
+from barnabas.storage.recovery import SCAN_BYTES, _Scan
 from barnabas.wire.batch import Producer, read_header
 
 SMALL = {"index_interval_bytes": 100, "segment_bytes": 700}
@@ -303,7 +303,53 @@ def test_rubbish_at_the_end_is_cut_even_after_a_clean_stop():
     assert files(disk) == before
 
 
+def test_an_empty_time_index_of_a_log_that_cannot_be_read_is_looked_into():
+    disk = closed_disk()
+    disk.open(path(54, ".timeindex")).truncate(0)
+    disk.flip(path(54), 16)
+    log = reopen(disk)
+    check_whole(log, end=54)
+    assert log.recovery.cut_bytes == 2 * SIZE
+
+
+def test_what_is_built_again_outlasts_a_crash():
+    disk = closed_disk()
+    disk.remove(path(18, ".index"))
+    reopen(disk)
+    before = disk.contents()[path(18, ".index")]
+    disk.crash()
+    assert disk.contents().get(path(18, ".index"), before) == before
+
+
 # After a crash
+
+
+def test_a_snapshot_between_two_batches_counts_only_what_follows():
+    """As after a stop in the middle of a segment: the batches before it are in it already."""
+    disk = new_disk()
+    log = written_log(disk, batches=9)
+    log.close(clean=True)
+    log = reopen(disk)
+    append(log, count=3, producer=Producer(9, 0, 9))
+    log.close(clean=True)
+    disk.flip(path(30, ".snapshot"), 12)
+    log = reopen(disk)
+    # Batches in the snapshot at 27 have left only their last one there.
+    assert [batch.last_offset for batch in log.producers.get(9).batches] == [26, 29]
+
+
+def test_a_snapshot_below_an_offset_that_compaction_took():
+    disk = new_disk()
+    settings = config(cleanup_policy=("compact",), **SMALL)
+    log = written_log(disk, settings=settings)
+    disk.open(path(36)).truncate(2 * SIZE)
+    disk.remove(path(54, ".snapshot"))
+    log.producers.clear()
+    log._snapshots.write(log.producers, 45)
+    disk.process_crash()
+    log = open_log(disk, settings, clean=False, recovery_point=54)
+    assert log.producers.get(9) is None
+    assert log.log_end_offset == 60
 
 
 def test_everything_written_is_there_after_the_process_is_killed():
@@ -439,6 +485,16 @@ def test_batches_larger_than_the_scans_window_are_checked():
     disk.flip(path(0), len(files(disk)[f"{0:020d}.log"]) - 200)
     disk.process_crash()
     check_whole(open_log(disk, clean=False), end=3)
+
+
+def test_a_file_shorter_than_it_said_is_cut():
+    disk = new_disk()
+    append(open_log(disk), size=10 * SCAN_BYTES)
+    segment = open_log(disk)._segments[0]
+    segment.log.truncate(4 * SCAN_BYTES)
+    scan = _Scan(segment, 4096)
+    assert list(scan.batches()) == []
+    assert scan.problem == "a batch with a wrong checksum"
 
 
 # Every disk call fails once
