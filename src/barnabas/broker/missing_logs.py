@@ -1,4 +1,4 @@
-"""Partitions whose log could not be opened when the node started, because the disk was full or failed.
+"""Partitions whose log could not be opened or made, because the disk was full or failed.
 
 Until they can be opened nothing may be said about them that only the log itself knows: their directory is not marked clean, and
 their checkpointed offsets stay as they were found. They are tried again by the clock, so a disk that was merely full
@@ -41,6 +41,8 @@ def keys_in(node: Node, directory: LogDirectory) -> list[TopicPartition]:
 def open_again(node: Node) -> Task[None]:
     """Try to open and host them, one after the other."""
     for topic, index in find(node):
+        if not _is_missing(node, topic, index):
+            continue  # deleted since, perhaps made again: then its folder is not this topic's
         try:
             (replica,) = yield from topic_creation.open_replicas(
                 node, topic, range(index, index + 1)
@@ -48,6 +50,11 @@ def open_again(node: Node) -> Task[None]:
         except OSError as problem:
             log.warning("%s-%d: still cannot open its log: %s", topic.name, index, problem)
             continue
-        if node.topics.by_id.get(topic.id) is topic and not node.stopping:
+        if _is_missing(node, topic, index) and not node.stopping:
             node.replicas.add(replica)
             log.info("%s: online again", replica.key)
+
+
+def _is_missing(node: Node, topic: Topic, index: int) -> bool:
+    known = node.topics.by_id.get(topic.id) is topic
+    return known and node.replicas.get(topic.name, index) is None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker import znodes
+from barnabas.broker import store, znodes
 from barnabas.broker.replicas import Replica
 from barnabas.core.partition import PartitionState
 from barnabas.model.cluster import Partition, Topic
@@ -123,7 +123,7 @@ def create(node: Node, topic: Topic) -> Task[None]:
     node.creating[topic.name] = None
     operations = znodes.create_topic_operations(topic)
     try:
-        yield lambda done: node.world.coordination.commit(operations, done)
+        yield from store.commit(node, operations)
         yield from _host_or_undo(node, topic)
     except CoordinationError:
         raise KafkaError(
@@ -140,7 +140,10 @@ def _host_or_undo(node: Node, topic: Topic) -> Task[None]:
     except OSError as problem:
         log.error("cannot create the logs of %s, undoing: %s", topic.name, problem)
         operations = znodes.delete_topic_operations(topic)
-        yield lambda done: node.world.coordination.commit(operations, done)
+        try:
+            yield lambda done: node.world.coordination.commit(operations, done)
+        except OSError:
+            node.topics.put(topic)  # the store has it, so it is there; its logs are tried again
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"cannot create the logs: {problem}"
         ) from None
@@ -150,13 +153,17 @@ def _host_or_undo(node: Node, topic: Topic) -> Task[None]:
 
 
 def add_partitions(node: Node, topic: Topic, assignment: Sequence[tuple[int, ...]]) -> Task[None]:
-    """Give a topic more partitions."""
+    """Give a topic more partitions. They exist once the store has them: a log that cannot be made now is tried again."""
     old_count = len(topic.partitions)
     new = [Partition(replicas, replicas[0], 0, replicas) for replicas in assignment]
     grown = Topic(topic.name, topic.id, topic.partitions + new, topic.overrides)
     operations = znodes.add_partitions_operations(grown, old_count)
-    yield lambda done: node.world.coordination.commit(operations, done)
-    replicas = yield from open_replicas(node, grown, range(old_count, len(grown.partitions)))
+    yield from store.commit(node, operations)
+    try:
+        replicas = yield from open_replicas(node, grown, range(old_count, len(grown.partitions)))
+    except OSError as problem:
+        log.error("cannot create the new logs of %s now: %s", topic.name, problem)
+        replicas = []
     topic.partitions = grown.partitions
     node.topics.touch()
     for replica in replicas:

@@ -46,8 +46,7 @@ class Upkeep:
         self._book(self._checkpoint_ms, self._write_checkpoints)
         self._book(FLUSH_CHECK_MS, self._flush_due)
         self._book(self._expiry_ms, self._forget_producers)
-        if missing_logs.find(self._node):
-            self._book(OPEN_AGAIN_MS, self._open_missing_logs)
+        self._book(OPEN_AGAIN_MS, self._open_missing_logs)
 
     def stop(self) -> None:
         """Book nothing more."""
@@ -88,7 +87,6 @@ class Upkeep:
         def tried(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
             if problem is not None:
                 log.error("cannot open logs again", exc_info=problem)
-            if missing_logs.find(self._node):
-                self._book(OPEN_AGAIN_MS, self._open_missing_logs)
+            self._book(OPEN_AGAIN_MS, self._open_missing_logs)
 
         drive(missing_logs.open_again(self._node), tried)
