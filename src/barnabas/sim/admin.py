@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from barnabas.model.errors import ErrorCode
 from barnabas.sim.client import Client
 from barnabas.sim.violation import Violation
-from barnabas.sim.world import MS
+from barnabas.sim.world import MS, SECOND
+from barnabas.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from barnabas.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
     from barnabas.sim.network import Network
 
 _PASSING: Final = (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR)
+#: Logs that could not be opened must be there this long after everything was healed.
+AUDIT_PATIENCE_US: Final = 20 * SECOND
 CHECKER: Final = "topics are whole"
 
 Ask = tuple[Any, int]
@@ -79,7 +85,10 @@ class Admin(Client):
         self._store_fails = store_fails
         #: Whether a scratch topic is there; None if nobody can tell.
         self._there: dict[str, bool | None] = {spec.name: False for spec in scratch}
+        #: How many partitions each topic may have.
+        self._counts = {spec.name: [spec.partition_count] for spec in (*topics, *scratch)}
         self._auditing = False
+        self._audit_end_us = 0
         self._resting = False
         self._script: Generator[Ask, Any, None] | None = None
         self._busy = False
@@ -96,6 +105,7 @@ class Admin(Client):
     def audit(self) -> None:
         """Look at every topic, then be finished. Everything is healed."""
         self._auditing = True
+        self._audit_end_us = self.scheduler.now_us + AUDIT_PATIENCE_US
         self.wake()
 
     def step(self) -> None:
@@ -166,10 +176,10 @@ class Admin(Client):
         self.topics_made = True
 
     def _play(self, spec: TopicSpec) -> Generator[Ask, Any, None]:
-        if self.chance.random() < 0.5:
-            yield from self._try_create(spec)
-        else:
-            yield from self._try_delete(spec)
+        attempt = self.chance.choice(
+            (self._try_create, self._try_create, self._try_delete, self._try_delete, self._try_grow)
+        )
+        yield from attempt(spec)
 
     def _try_create(self, spec: TopicSpec) -> Generator[Ask, Any, None]:
         response = yield self._create(spec), self.chance.choice((2, 5, 7))
@@ -177,15 +187,40 @@ class Admin(Client):
         before = self._there[spec.name]
         if result is None or self._is_vague(result.error_code):
             self._there[spec.name] = None
+            self._may_count(spec.name, spec.partition_count)
         elif result.error_code == 0:
             if before is True:
                 raise Violation(CHECKER, f"{spec.name} was created though it is there")
             self._there[spec.name] = True if before is False else None
+            self._may_count(spec.name, spec.partition_count)
         elif result.error_code == ErrorCode.TOPIC_ALREADY_EXISTS:
             if before is False:
                 raise Violation(CHECKER, f"{spec.name} cannot be created: {result.error_message}")
         else:
             raise self._unexpected("create", spec.name, result)
+
+    def _try_grow(self, spec: TopicSpec) -> Generator[Ask, Any, None]:
+        count = max(self._counts[spec.name]) + self.chance.randint(1, 2)
+        topic = CreatePartitionsTopic(name=spec.name, count=count, assignments=None)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=1000, validate_only=False)
+        response = yield request, self.chance.choice((0, 2, 3))
+        result = None if response is None else response.results[0]
+        if result is None or self._is_vague(result.error_code):
+            self._there[spec.name] = None
+            self._may_count(spec.name, count)
+        elif result.error_code == 0:
+            if self._there[spec.name] is False:
+                raise Violation(CHECKER, f"{spec.name} got more partitions though it is not there")
+            self._may_count(spec.name, count)
+        elif result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if self._there[spec.name] is True:
+                raise Violation(CHECKER, f"{spec.name} cannot get more partitions: it is not known")
+        elif result.error_code != ErrorCode.INVALID_PARTITIONS or self._there[spec.name]:
+            raise self._unexpected("add partitions to", spec.name, result)
+
+    def _may_count(self, name: str, count: int) -> None:
+        """Note how many partitions a topic has now; while nobody can tell, one possibility more."""
+        self._counts[name] = [count] if self._there[name] else [*self._counts[name], count]
 
     def _try_delete(self, spec: TopicSpec) -> Generator[Ask, Any, None]:
         request = DeleteTopicsRequest(topic_names=[spec.name], timeout_ms=1000)
@@ -253,12 +288,12 @@ class Admin(Client):
         response = yield MetadataRequest(topics=None, allow_auto_topic_creation=False), 12
         if response is None:
             return None
-        counts = {spec.name: spec.partition_count for spec in (*self._topics, *self._scratch)}
         for topic in response.topics:
-            if topic.error_code or len(topic.partitions) != counts.get(topic.name):
+            counts = self._counts.get(topic.name, [])
+            if topic.error_code or len(topic.partitions) not in counts:
                 raise Violation(
                     CHECKER,
-                    f"{topic.name} has {len(topic.partitions)} of {counts.get(topic.name)} partitions,"
+                    f"{topic.name} has {len(topic.partitions)} partitions, not one of {counts};"
                     f" error {ErrorCode(topic.error_code).name}",
                 )
             if not (yield from self._look_at(topic.name, len(topic.partitions))):
@@ -278,6 +313,8 @@ class Admin(Client):
             return False
         for partition in response.topics[0].partitions:
             if partition.error_code:
+                if self.scheduler.now_us < self._audit_end_us:
+                    return False  # a log that could not be opened is tried again now and then
                 raise Violation(
                     CHECKER,
                     f"{name}-{partition.partition_index} answers {ErrorCode(partition.error_code).name}",
@@ -300,6 +337,7 @@ class Admin(Client):
             if result.error_code:
                 raise self._unexpected(what, spec.name, result)
             self._there[spec.name] = what == "create"
+            self._counts[spec.name] = [spec.partition_count]
         return True
 
     def _create(self, spec: TopicSpec) -> CreateTopicsRequest:
