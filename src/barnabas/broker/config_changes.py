@@ -10,7 +10,7 @@ import logging
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker import znodes
+from barnabas.broker import store, znodes
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.model.ids import topic_name_problem
 from barnabas.ports import CoordinationError
@@ -120,7 +120,7 @@ def _change_topic(node: Node, name: str, plans: Plans, *, validate_only: bool) -
     if validate_only:
         return
     operations = znodes.topic_config_operations(name, overrides)
-    yield lambda done: node.world.coordination.commit(operations, done)
+    yield from store.commit(node, operations)
     topic.overrides = overrides
     _apply(node, topic)
     log.info("settings of topic %s are now %s", name, overrides)
@@ -152,10 +152,10 @@ def _change_broker(node: Node, name: str, plans: Plans, *, validate_only: bool) 
 def _store_broker(node: Node, broker: str, texts: Mapping[str, str]) -> Task[None]:
     changed = znodes.broker_config_operations(broker, texts, exists=True)
     try:
-        yield lambda done: node.world.coordination.commit(changed, done)
+        yield from store.commit(node, changed)
     except CoordinationError:
         created = znodes.broker_config_operations(broker, texts, exists=False)
-        yield lambda done: node.world.coordination.commit(created, done)
+        yield from store.commit(node, created)
 
 
 def _apply(node: Node, topic: Topic) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.broker import checkpointing, znodes
+from barnabas.broker import checkpointing, store, znodes
 from barnabas.broker.file_removal import remove_folders_later
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.ports import CoordinationError
@@ -40,7 +40,7 @@ def _delete(node: Node, topic: Topic) -> Task[None]:
     if node.topics.by_id.get(topic.id) is not topic:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     try:
-        yield lambda done: node.world.coordination.commit(operations, done)
+        yield from store.commit(node, operations)
     except CoordinationError:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
     node.topics.drop(topic)
