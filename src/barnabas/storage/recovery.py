@@ -11,8 +11,7 @@ A missing or damaged index is built again by checking its segment. Must not know
 
 Invariants of what is returned: at least one segment, in order of base offset; the last one's bytes are
 whole batches up to `size`; epochs and producers cover exactly the records up to `log_end_offset`. Nothing
-is removed but what lies after the first bad byte, and what `leftovers.py` says. Record
-formats before version 2 are no batches here.
+is removed but what lies after the first bad byte, and what `leftovers.py` says.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
-
-from crc32c import crc32c
 
 from barnabas.core.epochs import LeaderEpochs
 from barnabas.core.producer_state import ProducerStates
@@ -36,27 +33,23 @@ from barnabas.storage.names import (
     file_name,
     offset_of,
 )
-from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment, remove_files
+from barnabas.storage.scan import Scan
+from barnabas.storage.segment import Segment, remove_files
 from barnabas.storage.snapshots import Snapshots
 from barnabas.wire.batch import (
-    CRC_START,
     HEADER_SIZE,
-    MAGIC,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchError,
-    read_header,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.model.config import LogConfig
     from barnabas.ports import Disk
     from barnabas.wire.batch import BatchHeader
 
-#: The scan reads this much at once; a larger batch is checked piece by piece, so memory stays bounded.
-SCAN_BYTES: Final = 1024 * 1024
 _NO_END: Final = 2**63 - 1
 
 
@@ -244,7 +237,7 @@ class _Loading:
 
         Return the offset after its last record, and whether all its bytes were good.
         """
-        scan = _Scan(segment, self.config.index_interval_bytes)
+        scan = Scan(segment, self.config.index_interval_bytes)
         for header in scan.batches():
             if visit is not None:
                 visit(header)
@@ -336,17 +329,14 @@ class _Loading:
         ends = [segment.base_offset for segment in self.segments[1:]]
         for segment, segment_end in zip(self.segments, [*ends, end_offset], strict=False):
             if segment_end > start:
-                self._replay_headers(segment, start, end_offset)
+                self._replay_headers(segment, start)
 
-    def _replay_headers(self, segment: Segment, start: int, end_offset: int) -> None:
+    def _replay_headers(self, segment: Segment, start: int) -> None:
         try:
             position = segment.find_batch(start, segment.size)
-            if position is None:
-                return
-            for _, header in segment.headers(position, segment.size):
-                if header.base_offset >= end_offset:
-                    return
-                self._replay(header)
+            if position is not None:
+                for _, header in segment.headers(position, segment.size):
+                    self._replay(header)
         except BatchError:
             return  # as above
 
@@ -358,94 +348,6 @@ class _Loading:
         self._replay_epoch(header)
         if header.producer_id != NO_PRODUCER_ID:
             self.producers.update(header, header.base_offset)
-
-
-class _Scan:
-    """Checks the batches of one segment one after the other and builds its indexes on the way."""
-
-    def __init__(self, segment: Segment, index_interval_bytes: int) -> None:
-        self.segment = segment
-        self.interval = index_interval_bytes
-        self.valid_bytes = 0
-        self.cut_bytes = 0
-        self.next_offset = segment.base_offset
-        self.problem = ""
-        self._window = memoryview(b"")
-        self._window_start = 0
-
-    def batches(self) -> Iterator[BatchHeader]:
-        """Yield every good header up to the end or the first bad batch."""
-        segment = self.segment
-        segment.offset_index.reset()
-        segment.time_index.reset()
-        segment.largest = (NO_TIMESTAMP, segment.base_offset)
-        indexed_at = 0
-        while self.valid_bytes < segment.size:
-            header = self._next_batch()
-            if header is None:
-                return
-            position = self.valid_bytes
-            if header.max_timestamp > segment.largest[0]:
-                segment.largest = (header.max_timestamp, header.last_offset)
-            if position == 0:
-                segment.first_timestamp = header.max_timestamp
-            if position - indexed_at > self.interval:
-                segment.spill_when_due()
-                segment.add_index_entries(header.last_offset, position)
-                indexed_at = position
-            self.valid_bytes = position + header.size
-            self.next_offset = header.next_offset
-            yield header
-
-    def finish(self) -> None:
-        """Cut what is bad off the file and save the indexes."""
-        segment = self.segment
-        segment.unsynced = True
-        self.cut_bytes = segment.size - self.valid_bytes
-        if self.cut_bytes:
-            segment.log.truncate(self.valid_bytes)
-            segment.log.sync()  # at once, for the same reason as when segments are removed
-            segment.size = segment.written_from = self.valid_bytes
-        segment.seal()
-
-    def _next_batch(self) -> BatchHeader | None:
-        position, left = self.valid_bytes, self.segment.size - self.valid_bytes
-        header = read_header(self._bytes(position, HEADER_SIZE)) if left >= HEADER_SIZE else None
-        if header is None or not HEADER_SIZE <= header.size <= left:
-            self.problem = "a batch that is not there whole"
-        elif header.magic != MAGIC:
-            self.problem = f"a batch of format version {header.magic}"
-        elif not self._offsets_fit(header):
-            self.problem = f"a batch with offset {header.base_offset} out of order"
-        elif not self._checksum_matches(position, header):
-            self.problem = "a batch with a wrong checksum"
-        return None if self.problem else header
-
-    def _offsets_fit(self, header: BatchHeader) -> bool:
-        last_relative = header.last_offset - self.segment.base_offset
-        return (
-            header.base_offset >= self.next_offset
-            and header.last_offset_delta >= 0
-            and last_relative <= MAX_RELATIVE_OFFSET
-        )
-
-    def _checksum_matches(self, position: int, header: BatchHeader) -> bool:
-        at, end, crc = position + CRC_START, position + header.size, 0
-        while at < end:
-            piece = self._bytes(at, min(SCAN_BYTES, end - at))
-            crc = crc32c(piece, crc)
-            at += len(piece)
-            if not piece:
-                return False  # the file is shorter than it said
-        return crc == header.crc
-
-    def _bytes(self, position: int, size: int) -> memoryview:
-        """Return bytes of the file, reading ahead."""
-        start = position - self._window_start
-        if start + size > len(self._window) or start < 0:
-            self._window = memoryview(self.segment.log.read(position, SCAN_BYTES))
-            self._window_start, start = position, 0
-        return self._window[start : start + size]
 
 
 def _load_indexes(segment: Segment) -> bool:

@@ -18,7 +18,7 @@ from log_kit import (
 from barnabas.core.producer_state import Duplicate
 from barnabas.sim.disk import SimDisk
 from barnabas.storage.log import Log
-from barnabas.storage.recovery import SCAN_BYTES, _Scan
+from barnabas.storage.scan import SCAN_BYTES
 from barnabas.wire.batch import Producer, read_header
 
 SMALL = {"index_interval_bytes": 100, "segment_bytes": 700}
@@ -485,16 +485,6 @@ def test_batches_larger_than_the_scans_window_are_checked():
     disk.flip(path(0), len(files(disk)[f"{0:020d}.log"]) - 200)
     disk.process_crash()
     check_whole(open_log(disk, clean=False), end=3)
-
-
-def test_a_file_shorter_than_it_said_is_cut():
-    disk = new_disk()
-    append(open_log(disk), size=10 * SCAN_BYTES)
-    segment = open_log(disk)._segments[0]
-    segment.log.truncate(4 * SCAN_BYTES)
-    scan = _Scan(segment, 4096)
-    assert list(scan.batches()) == []
-    assert scan.problem == "a batch with a wrong checksum"
 
 
 # Every disk call fails once

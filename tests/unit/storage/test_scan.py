@@ -1,0 +1,150 @@
+"""Checking a segment batch by batch; what follows from it is in test_recovery.py."""
+
+import struct
+
+import pytest
+from log_kit import DIRECTORY, NOW, append, batch_of, config, new_disk, open_log
+
+from barnabas.storage.scan import SCAN_BYTES, Scan
+from barnabas.storage.segment import MAX_RELATIVE_OFFSET
+from barnabas.wire.batch import CRC_START, stamp
+
+SIZE = len(batch_of(2))
+
+
+def segment_of(disk, sizes=(10,) * 5):
+    log = open_log(disk, config(index_interval_bytes=0))
+    for number, size in enumerate(sizes):
+        append(log, count=2, size=size, timestamp=NOW + number)
+    return log._segments[0]
+
+
+def scanned(segment):
+    scan = Scan(segment, 0)
+    return scan, [header.base_offset for header in scan.batches()]
+
+
+def test_good_batches_are_yielded_in_order():
+    scan, found = scanned(segment_of(new_disk()))
+    assert found == [0, 2, 4, 6, 8]
+    assert (scan.valid_bytes, scan.next_offset, scan.problem) == (5 * SIZE, 10, "")
+
+
+def test_the_indexes_are_those_of_the_appends():
+    disk = new_disk()
+    segment = segment_of(disk)
+    segment.seal()
+    before = disk.contents()
+    scan, _ = scanned(segment)
+    scan.finish()
+    assert disk.contents() == before
+    assert segment.largest == (NOW + 4, 9)
+    assert segment.first_timestamp == NOW
+    assert segment.unsynced
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (SCAN_BYTES // 2 - 90, 10, 10),
+        (SCAN_BYTES // 2 - 60, 10, 10),
+        (SCAN_BYTES // 2 - 20, 10),
+        (2 * SCAN_BYTES, 10, 3 * SCAN_BYTES),
+    ],
+    ids=["window ends in a batch", "in a header", "just behind one", "batches of many windows"],
+)
+def test_windows_end_anywhere(sizes):
+    scan, found = scanned(segment_of(new_disk(), sizes))
+    assert found == [2 * number for number in range(len(sizes))]
+    assert scan.problem == ""
+
+
+def replace_batch(disk, segment, number, batch):
+    segment.log.write(number * SIZE, (batch,))
+
+
+def stamped(offset, **shape):
+    batch = batch_of(2, **shape)
+    stamp(memoryview(batch), offset, 0)
+    return batch
+
+
+@pytest.mark.parametrize(
+    ("batch", "problem"),
+    [
+        (stamped(3), "a batch with offsets 3 to 4"),
+        (stamped(-1), "a batch with offsets -1 to 0"),
+        (stamped(MAX_RELATIVE_OFFSET), f"a batch with offsets {MAX_RELATIVE_OFFSET} to"),
+        (bytes(SIZE), "a batch of format version 0"),
+    ],
+    ids=["an offset twice", "a negative one", "one too far for the index", "zeros"],
+)
+def test_a_batch_out_of_place_is_bad_however_sound(batch, problem):
+    disk = new_disk()
+    segment = segment_of(disk)
+    replace_batch(disk, segment, 2, batch)
+    scan, found = scanned(segment)
+    assert found == [0, 2]
+    assert scan.problem.startswith(problem)
+    scan.finish()
+    assert scan.cut_bytes == 3 * SIZE
+    assert segment.size == 2 * SIZE == len(disk.contents()[segment.log.path])
+
+
+def test_a_gap_is_no_fault():
+    disk = new_disk()
+    segment = segment_of(disk)
+    replace_batch(disk, segment, 4, stamped(100))
+    assert scanned(segment)[1] == [0, 2, 4, 6, 100]
+
+
+@pytest.mark.parametrize("length", [0, -5, SIZE, 2**31 - 1])
+def test_a_length_that_cannot_be_is_bad(length):
+    disk = new_disk()
+    segment = segment_of(disk)
+    segment.log.write(4 * SIZE + 8, (struct.pack(">i", length),))
+    scan, found = scanned(segment)
+    assert found == [0, 2, 4, 6]
+    assert scan.problem == f"a batch that claims {length + 12} bytes"
+
+
+def test_a_flipped_bit_is_found_in_every_window():
+    for at in (SIZE + CRC_START, SIZE + 2 * SCAN_BYTES, SIZE + 4 * SCAN_BYTES):
+        disk = new_disk()
+        segment = segment_of(disk, (10, 3 * SCAN_BYTES, 10))
+        disk.flip(segment.log.path, at)
+        scan, found = scanned(segment)
+        assert found == [0]
+        assert scan.problem == "a batch with a wrong checksum"
+
+
+@pytest.mark.parametrize("left", [SIZE + 20, SIZE + 70, SIZE + SCAN_BYTES])
+def test_a_file_shorter_than_it_said_is_cut(left):
+    disk = new_disk()
+    segment = segment_of(disk, (10, 3 * SCAN_BYTES))
+    segment.log.truncate(left)
+    scan, found = scanned(segment)
+    assert found == [0]
+    assert scan.problem in ("half a header", "a batch with a wrong checksum")
+
+
+def test_half_a_header_at_the_end():
+    disk = new_disk()
+    segment = segment_of(disk)
+    segment.log.write(5 * SIZE, (b"x" * 60,))
+    segment.size += 60
+    scan, found = scanned(segment)
+    assert len(found) == 5
+    assert scan.problem == "half a header"
+
+
+def test_cutting_is_on_the_medium_at_once():
+    disk = new_disk()
+    segment = segment_of(disk)
+    disk.sync_dir(DIRECTORY)
+    segment.sync()
+    disk.flip(segment.log.path, 3 * SIZE + 30)
+    scan, _ = scanned(segment)
+    scan.finish()
+    disk.crash()
+    assert len(disk.contents()[segment.log.path]) == 3 * SIZE
