@@ -99,9 +99,9 @@ class Replica:
         self.offline = True
 
     @property
-    def needs_flush(self) -> bool:
-        """Tell whether something appended is not on the medium yet."""
-        return self._flush_running or self.log.unflushed_records > 0
+    def is_flushing(self) -> bool:
+        """Tell whether a sync is under way."""
+        return self._flush_running
 
     def flush(self, done: Done) -> None:
         """Bring everything appended so far to the medium, then call `done`. One fsync at a time."""

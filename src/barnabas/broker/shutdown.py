@@ -7,14 +7,17 @@ all its logs were opened, synced and closed and their offsets written down.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker import checkpointing, missing_logs
+from barnabas.broker.tasks import together
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
+    from barnabas.storage.directory import LogDirectory
 
 log = logging.getLogger(__name__)
 
@@ -28,17 +31,30 @@ def release_waiting(node: Node) -> None:
 
 def stop(node: Node) -> Task[None]:
     """Sync and close every log, write the checkpoints, mark the directories clean."""
-    for replica in node.replicas:
-        if not replica.offline and replica.needs_flush:
-            try:
-                yield replica.flush
-            except OSError as problem:
-                log.error("%s: not synced: %s", replica.key, problem)
-    yield lambda done: node.directory_jobs.run(lambda: _close_all(node), done)
+    replicas = list(node.replicas)
+    flushing = [replica.flush for replica in replicas if replica.is_flushing]
+    if flushing:
+        yield together(flushing)
+    dirty: list[LogDirectory] = []
+    if replicas:
+        jobs = [
+            partial(node.world.background.run, partial(_close, replica)) for replica in replicas
+        ]
+        errors = yield together(jobs)
+        for replica, error in zip(replicas, errors, strict=True):
+            if error is not None:
+                log.error("%s: not closed cleanly: %s", replica.key, error)
+            if error is not None or replica.offline:
+                dirty.append(replica.directory)
+    yield partial(node.directory_jobs.run, partial(_leave, node, dirty))
 
 
-def _close_all(node: Node) -> None:
-    dirty = [replica.directory for replica in node.replicas if not _closed(replica)]
+def _close(replica: Replica) -> None:
+    """Sync and close one log. Blocks; several run side by side, so that their syncs share the disk's work."""
+    replica.log.close(clean=not replica.offline)
+
+
+def _leave(node: Node, dirty: list[LogDirectory]) -> None:
     for directory in node.directories:
         try:
             checkpointing.plan_write(node, directory)()
@@ -46,12 +62,3 @@ def _close_all(node: Node) -> None:
                 directory.mark_clean()
         except OSError as problem:
             log.error("%s: not marked clean: %s", directory.path, problem)
-
-
-def _closed(replica: Replica) -> bool:
-    try:
-        replica.log.close(clean=not replica.offline)
-    except OSError as problem:
-        log.error("%s: not closed cleanly: %s", replica.key, problem)
-        return False
-    return not replica.offline

@@ -8,13 +8,33 @@ code runs under the simulator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
 Done = Callable[[Any, BaseException | None], None]
 Start = Callable[[Done], None]
 Result = TypeVar("Result")
 Task = Generator[Start, Any, Result]
+
+
+def together(starts: Sequence[Start]) -> Start:
+    """Set several things going at once; the answer is the list of their errors, None for each that went well."""
+
+    def start(done: Done) -> None:
+        errors: list[BaseException | None] = [None] * len(starts)
+        left = len(starts)
+
+        def ended(number: int, error: BaseException | None) -> None:
+            nonlocal left
+            errors[number] = error
+            left -= 1
+            if not left:
+                done(errors, None)
+
+        for number, one in enumerate(starts):
+            one(lambda _result, error, number=number: ended(number, error))  # type: ignore[misc]
+
+    return start
 
 
 def drive(

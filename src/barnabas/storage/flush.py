@@ -22,6 +22,8 @@ class FlushPoint(NamedTuple):
     end_offset: int
     #: How many changes of names in the folder were made before.
     names_changes: int
+    #: Nothing was flushed before: the folder's own name may not be on the medium.
+    folder_is_new: bool
     planned_ms: int
 
 
@@ -55,8 +57,8 @@ class FlushJob:
                 _sync_if_there(snapshot)
             if self._directory is not None:
                 self._disk.sync_dir(self._directory)
-                # The folder itself may be new.
-                self._disk.sync_dir(self._directory.rpartition("/")[0])
+                if self.point.folder_is_new:
+                    self._disk.sync_dir(self._directory.rpartition("/")[0])
         except OSError as error:
             self.error = error
 

@@ -80,6 +80,7 @@ class Log:
         "_entries_left",
         "_flush_messages",
         "_flushing",
+        "_folder_is_new",
         "_hints",
         "_index_interval",
         "_last_flush_ms",
@@ -129,6 +130,7 @@ class Log:
         # Counts creations, renames and removals in the folder, and how many of them are on the medium.
         self._names_changes = int(loaded.names_changed)
         self._names_synced = 0
+        self._folder_is_new = loaded.recovery_point == 0
         self._closed_unflushed = self._has_closed_unflushed()
         self._broken: OSError | None = None
         self._flushing = False
@@ -553,7 +555,7 @@ class Log:
             self.directory if names_due else None,
             segments,
             self._side_files() if names_due else self._snapshots.unsynced,
-            FlushPoint(end_offset, self._names_changes, now_ms),
+            FlushPoint(end_offset, self._names_changes, self._folder_is_new, now_ms),
         )
 
     def _side_files(self) -> tuple[File, ...]:
@@ -585,7 +587,9 @@ class Log:
             raise job.error
         point = job.point
         self.recovery_point = max(self.recovery_point, point.end_offset)
-        self._names_synced = point.names_changes
+        if self._names_synced < point.names_changes:
+            self._names_synced = point.names_changes
+            self._folder_is_new = False
         self._last_flush_ms = point.planned_ms
         self._snapshots.on_synced(job.snapshots)
         self._closed_unflushed = self._has_closed_unflushed()

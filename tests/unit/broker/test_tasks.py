@@ -1,6 +1,6 @@
 """Tasks: resumed with results, errors raised inside, ended once."""
 
-from barnabas.broker.tasks import drive
+from barnabas.broker.tasks import drive, together
 
 
 def run(task):
@@ -54,3 +54,19 @@ def test_a_task_that_asks_for_nothing_ends_at_once():
         yield
 
     assert run(task()) == [(5, None)]
+
+
+def test_several_things_go_on_together():
+    waiting = []
+    problem = OSError("one failed")
+
+    def task():
+        return (yield together([waiting.append, waiting.append, waiting.append]))
+
+    ends = run(task())
+    first, second, third = waiting
+    third(None, None)
+    first(None, problem)
+    assert ends == []
+    second("ignored", None)
+    assert ends == [([problem, None, None], None)]
