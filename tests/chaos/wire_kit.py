@@ -204,10 +204,10 @@ def batch(*values, **options):
 class BrokerProcess:
     """`barnabas up` as a user starts it, on a directory that outlives it."""
 
-    def __init__(self, data_dir, *, listen=("127.0.0.1:0",), settings=(), prefix=()):
+    def __init__(self, data_dir, *, listen=("127.0.0.1:0",), settings=(), log_dir=None):
         self.data_dir = Path(data_dir)
-        self.log_path = self.data_dir.parent / f"{self.data_dir.name}.log"
-        command = [*prefix, sys.executable, "-m", "barnabas.cli.main", "up"]
+        self.log_path = (log_dir or self.data_dir.parent) / f"{self.data_dir.name}.log"
+        command = [sys.executable, "-m", "barnabas.cli.main", "up"]
         command += ["--data-dir", str(data_dir)]
         for address in listen:
             command += ["--listen", address]

@@ -109,10 +109,15 @@ def _adopted(node: Node, name: str, found: list[FoundPartition]) -> Topic:
 
 
 def _raise_epochs(node: Node) -> Task[None]:
-    """Start a new leader epoch on what was not closed cleanly: readers then learn of a lost tail (KIP-320)."""
+    """Start a new leader epoch on what was not closed cleanly: readers then learn of a lost tail (KIP-320).
+
+    A store that cannot be written (the disk is full) does not keep a broker from serving what it has: the epochs then
+    stay as they were, because one that is not written down might be given out twice.
+    """
     operations: list[Operation] = []
-    for topic in node.topics.by_name.values():
-        for index, partition in enumerate(topic.partitions):
+    before = [(topic, list(topic.partitions)) for topic in node.topics.by_name.values()]
+    for topic, partitions in before:
+        for index, partition in enumerate(partitions):
             directory = node.placement.get(TopicPartition(topic.name, index))
             if directory is None or directory.was_clean:
                 continue
@@ -120,8 +125,14 @@ def _raise_epochs(node: Node) -> Task[None]:
                 partition.replicas, partition.leader, partition.leader_epoch + 1, partition.in_sync
             )
             operations += znodes.leader_epoch_operations(topic, index)
-    if operations:
+    if not operations:
+        return
+    try:
         yield lambda done: node.world.coordination.commit(operations, done)
+    except OSError as problem:
+        log.error("no new leader epochs after an unclean stop: %s", problem)
+        for topic, partitions in before:
+            topic.partitions = partitions
 
 
 def _open_all(node: Node, contents: list[Contents]) -> list[Replica]:
