@@ -12,6 +12,7 @@ of its insides only end offsets and recovery points are looked at, when it dies 
 | no gaps                     | offsets follow each other                                                          |
 | nothing invented            | every record was made by a producer for that partition                             |
 | nothing above the watermark | a reader sees nothing at or above the high watermark                               |
+| epochs never fall           | later records are of the same or a later leader epoch                             |
 | the watermark never falls   | as one connection sees it                                                          |
 | deleted is gone             | records that were deleted stay so, and no others go                               |
 | times are found             | looking up a timestamp gives the first record that is not older                   |

@@ -348,11 +348,18 @@ def read_all(data: Any) -> list[batches.Record]:  # noqa: ANN401
     """Decode every whole batch, as clients do: half a batch at the end is passed over."""
     view = memoryview(data) if data else memoryview(b"")
     records = []
+    epoch = 0
     for position, header in batches.headers(view):
         batch = view[position : position + header.size]
         if not batches.checksum_matches(batch, header):
             raise Violation(
                 "nothing invented", f"a batch at offset {header.base_offset} has a wrong checksum"
             )
+        if header.partition_leader_epoch < epoch:
+            raise Violation(
+                "epochs never fall",
+                f"offset {header.base_offset} is of epoch {header.partition_leader_epoch}, after {epoch}",
+            )
+        epoch = header.partition_leader_epoch
         records += batches.read_records(batch, UNPACKED_BYTES_MAX)
     return records
