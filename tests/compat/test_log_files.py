@@ -44,7 +44,9 @@ def timestamp_of(number):
 
 
 def produce(bootstrap, topic, options):
-    client = Client({"bootstrap.servers": bootstrap, "enable.idempotence": False, **options})
+    # One request at a time: a fresh topic's leader may refuse the first, and a later one must not overtake it.
+    always = {"bootstrap.servers": bootstrap, "enable.idempotence": False, "max.in.flight": 1}
+    client = Client({**always, **options})
     noise = random.Random(7)  # does not compress, so that every topic rolls
     for number in range(RECORDS):
         value = noise.randbytes(200 + number % 1700)
