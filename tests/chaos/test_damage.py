@@ -1,0 +1,207 @@
+"""F12: damaged files on a single node. The start goes on, what is lost is bounded and told, and no bad bytes pass for good ones.
+
+A flipped bit below the recovery point is not looked for at a start, as in Kafka: the bytes were synced, and scanning them all would cost
+the time the recovery point saves. Such a batch is handed out as it is and the client's own checksum finds it.
+"""
+
+import pytest
+from chaos.wire_kit import BrokerProcess, RawClient, batch
+
+from barnabas.wire import batch as batches
+
+SEGMENT = 1048576
+VALUES = [b"%d " % number for number in range(60)]
+SETTINGS = ("log.segment.bytes=1048576",)
+
+
+def fill(broker):
+    with RawClient(broker.bootstrap) as client:
+        assert client.create_topic("t").error_code == 0
+        for value in VALUES:
+            assert client.produce("t", batch(value.ljust(50_000))).error_code == 0
+
+
+@pytest.fixture
+def crashed(tmp_path):
+    """A directory with three segments, left by kill -9."""
+    with BrokerProcess(tmp_path / "data", settings=SETTINGS) as broker:
+        fill(broker)
+        broker.kill()
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def stopped(tmp_path):
+    """The same, left by a clean stop."""
+    with BrokerProcess(tmp_path / "data", settings=SETTINGS) as broker:
+        fill(broker)
+        assert broker.terminate() == 0
+    return tmp_path / "data"
+
+
+def segments(data):
+    return sorted((data / "t-0").glob("*.log"))
+
+
+def flip(path, position):
+    with path.open("r+b") as file:
+        file.seek(position)
+        (byte,) = file.read(1)
+        file.seek(position)
+        file.write(bytes([byte ^ 1]))
+
+
+def forget_recovery_points(data):
+    """As if the crash had come before the first checkpoint: everything is scanned."""
+    (data / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
+
+
+def served(data):
+    """What a new start serves, checksums verified, and its log; the partition must take new records."""
+    with BrokerProcess(data, settings=SETTINGS) as broker, RawClient(broker.bootstrap) as client:
+        found = [value.strip() for _, value in client.read_all("t")]
+        end = client.end_offset("t")
+        assert end == len(found), "the end is where the records end"
+        answer = client.produce("t", batch(b"after"))
+        assert (answer.error_code, answer.base_offset) == (0, end)
+        assert broker.terminate() == 0
+        log = broker.log
+    with BrokerProcess(data, settings=SETTINGS) as broker, RawClient(broker.bootstrap) as client:
+        again = [value.strip() for _, value in client.read_all("t")]
+        assert again == [*found, b"after"]
+        assert "cut" not in broker.log, "a second start has nothing to repair"
+        assert broker.terminate() == 0
+    return found, log
+
+
+def is_beginning(found):
+    return found == [value.strip() for value in VALUES[: len(found)]]
+
+
+def test_nothing_is_lost_by_a_crash_alone(crashed):
+    found, log = served(crashed)
+    assert found == [value.strip() for value in VALUES]
+    assert "cut" not in log
+
+
+def test_garbage_behind_the_last_batch(crashed):
+    with segments(crashed)[-1].open("ab") as file:
+        file.write(b"\xde\xad\xbe\xef" * 100)
+    found, log = served(crashed)
+    assert found == [value.strip() for value in VALUES]
+    assert "cut 400 bytes" in log
+
+
+def test_the_active_segment_ends_in_the_middle_of_a_batch(crashed):
+    active = segments(crashed)[-1]
+    with active.open("r+b") as file:
+        file.truncate(active.stat().st_size - 10)
+    found, log = served(crashed)
+    assert is_beginning(found)
+    assert len(found) == len(VALUES) - 1
+    assert "cut" in log
+
+
+def test_a_page_of_zeros_at_the_end(crashed):
+    with segments(crashed)[-1].open("ab") as file:
+        file.write(bytes(4096))
+    found, log = served(crashed)
+    assert found == [value.strip() for value in VALUES]
+    assert "cut 4096 bytes" in log
+
+
+def test_a_page_of_zeros_in_the_middle_of_the_active_segment(crashed):
+    active = segments(crashed)[-1]
+    with active.open("r+b") as file:
+        file.seek(active.stat().st_size // 2)
+        file.write(bytes(4096))
+    found, log = served(crashed)
+    assert is_beginning(found)
+    assert len(found) >= len(VALUES) - 22, "only what comes after the damage is lost"
+    assert "cut" in log
+
+
+def test_a_flipped_bit_that_a_scan_comes_by(crashed):
+    forget_recovery_points(crashed)
+    closed = segments(crashed)[1]
+    flip(closed, closed.stat().st_size // 2 + 1000)
+    found, log = served(crashed)
+    assert is_beginning(found)
+    assert 20 < len(found) < len(VALUES)
+    assert "cut" in log
+
+
+def test_a_flipped_bit_in_a_closed_segment_after_a_clean_stop(stopped):
+    """Served as it is: whoever reads it sees that its checksum is wrong, and everything around it is good."""
+    closed = segments(stopped)[1]
+    flip(closed, closed.stat().st_size // 2 + 1000)
+    with (
+        BrokerProcess(stopped, settings=SETTINGS) as broker,
+        RawClient(broker.bootstrap) as client,
+    ):
+        good, bad, offset = 0, 0, 0
+        while offset < len(VALUES):
+            data = client.fetch("t", offset)
+            assert data.error_code == 0
+            records = memoryview(bytes(data.records))
+            for position, header in batches.headers(records):
+                matches = batches.checksum_matches(records[position:], header)
+                good, bad = good + matches, bad + (not matches)
+                offset = header.next_offset
+        assert (good, bad) == (len(VALUES) - 1, 1)
+        assert broker.terminate() == 0
+
+
+def test_a_batch_length_destroyed_in_a_closed_segment(stopped):
+    """Reading into it is an error for this partition, not the end of the broker or of its neighbours."""
+    closed = segments(stopped)[1]
+    with closed.open("r+b") as file:
+        file.seek(8)
+        file.write(b"\xff\xff\xff\xff")
+    with (
+        BrokerProcess(stopped, settings=SETTINGS) as broker,
+        RawClient(broker.bootstrap) as client,
+    ):
+        first = client.fetch("t", 0)
+        assert first.error_code == 0
+        assert client.create_topic("neighbour").error_code == 0
+        inside = int(closed.stem)
+        for offset in (inside, inside + 3, len(VALUES) - 1):
+            assert client.fetch("t", offset).error_code in (0, 2, 56)
+        assert client.produce("neighbour", batch(b"v")).error_code == 0
+        assert broker.terminate() == 0
+
+
+@pytest.mark.parametrize("way", ["deleted", "emptied", "garbage", "zeros"])
+@pytest.mark.parametrize("state", ["stopped", "crashed"])
+def test_files_beside_the_log_are_made_anew(request, state, way):
+    data = request.getfixturevalue(state)
+    for suffix in ("index", "timeindex", "snapshot"):
+        files = sorted((data / "t-0").glob(f"*.{suffix}"))
+        assert files
+        for path in files:
+            if way == "deleted":
+                path.unlink()
+            elif way == "emptied":
+                path.write_bytes(b"")
+            else:
+                path.write_bytes(b"\xff\x01\x80" * 80 if way == "garbage" else bytes(240))
+    found, _ = served(data)
+    assert found == [value.strip() for value in VALUES]
+
+
+CHECKPOINTS = (
+    "recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "t-0/leader-epoch-checkpoint",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("content", [None, b"", b"garbage\n", b"0\n2147483647\n"])
+@pytest.mark.parametrize("state", ["stopped", "crashed"])
+def test_checkpoints_that_are_damaged(request, state, content):
+    data = request.getfixturevalue(state)
+    for name in CHECKPOINTS:
+        (data / name).unlink(missing_ok=True)
+        if content is not None:
+            (data / name).write_bytes(content)
+    found, _ = served(data)
+    assert found == [value.strip() for value in VALUES]
