@@ -159,7 +159,19 @@ def _with_codec(
         raise Refusal(
             ErrorCode.CORRUPT_MESSAGE, f"the batch does not decompress: {problem}"
         ) from None
-    return batch, batches.read_header(batch)
+    header = batches.read_header(batch)
+    if header.size > config.max_message_bytes:
+        raise Refusal(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"with compression.type={config.compression_type} the batch has {header.size} bytes,"
+            f" max.message.bytes allows {config.max_message_bytes}",
+        )
+    if not wanted and not batches.records_fit(batch, header):
+        raise Refusal(
+            ErrorCode.INVALID_RECORD,
+            f"the batch does not hold the {header.record_count} records it claims",
+        )
+    return batch, header
 
 
 def _check_times(batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> None:

@@ -7,6 +7,7 @@ is being synced share the next sync.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import sqlite3
 import threading
@@ -91,8 +92,11 @@ class EmbeddedStore:
             outcomes = [(done, self._try(operations)) for operations, done in jobs]
             self._db.execute("commit")
         except sqlite3.Error as problem:
-            if self._db.in_transaction:
-                self._db.execute("rollback")
+            with contextlib.suppress(
+                sqlite3.Error
+            ):  # this thread must live, whatever the disk does
+                if self._db.in_transaction:
+                    self._db.execute("rollback")
             failure = OSError(f"the coordination store cannot be written: {problem}")
             outcomes = [(done, failure) for _, done in jobs]
         for done, error in outcomes:
