@@ -1,0 +1,227 @@
+"""Fetch: what is there, what is waited for, sessions, limits, cold reads."""
+
+import pytest
+from node_kit import DATA, NodeKit
+
+from barnabas.model.errors import ErrorCode
+from barnabas.sim.world import MS
+from barnabas.wire.batch import headers
+from barnabas.wire.messages.delete_topics import DeleteTopicsRequest
+from barnabas.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
+
+
+@pytest.fixture
+def kit():
+    kit = NodeKit()
+    kit.create("t", partitions=3)
+    return kit
+
+
+def request(offsets, *, topic="t", max_bytes=1 << 20, each=1 << 20, **fields):
+    partitions = [
+        FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=each)
+        for index, offset in offsets.items()
+    ]
+    topics = [FetchTopic(topic=topic, partitions=partitions)] if partitions else []
+    fields = {"max_wait_ms": 0, "min_bytes": 1, "session_epoch": -1, **fields}
+    return FetchRequest(max_bytes=max_bytes, topics=topics, **fields)
+
+
+def partitions(answer):
+    return {p.partition_index: p for topic in answer.responses for p in topic.partitions}
+
+
+def bases(partition):
+    return [header.base_offset for _, header in headers(memoryview(partition.records))]
+
+
+def test_batches_come_whole_from_the_one_that_holds_the_offset(kit):
+    for _ in range(3):
+        kit.produce("t", count=5)
+    found = partitions(kit.ask(request({0: 7}), 12))[0]
+    assert bases(found) == [5, 10]
+    assert (found.high_watermark, found.last_stable_offset, found.log_start_offset) == (15, 15, 0)
+
+
+def test_at_the_end_there_is_nothing_and_past_it_an_error(kit):
+    kit.produce("t", count=5)
+    found = partitions(kit.ask(request({0: 5}), 12))[0]
+    assert (found.error_code, len(found.records)) == (0, 0)
+    for offset in (6, -1):
+        found = partitions(kit.ask(request({0: offset}), 12))[0]
+        assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_partition_that_fails_does_not_hide_the_others(kit):
+    kit.produce("t", 1)
+    found = partitions(kit.ask(request({0: 0, 1: 0, 9: 0}), 12))
+    assert [found[i].error_code for i in (0, 1, 9)] == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert bases(found[1]) == [0]
+
+
+def test_the_first_batch_comes_even_if_it_is_over_the_limit_and_only_the_first(kit):
+    for index in (0, 1):
+        kit.produce("t", index, count=50)
+    found = partitions(kit.ask(request({0: 0, 1: 0}, max_bytes=10, each=10), 12))
+    assert bases(found[0]) == [0]
+    assert len(found[1].records) == 0
+
+
+def test_a_partitions_own_limit_cuts(kit):
+    for _ in range(3):
+        size = len(partitions(kit.ask(request({0: 0}), 12))[0].records)
+        kit.produce("t", count=5)
+    one = (size) // 2
+    found = partitions(kit.ask(request({0: 0}, each=one + 1), 12))[0]
+    assert len(found.records) == one + 1
+    assert bases(found) == [0]
+
+
+def test_a_long_poll_is_answered_when_bytes_come(kit):
+    reader = kit.new_client()
+    reader.send(request({0: 0, 1: 0}, max_wait_ms=10_000), 12)
+    kit.advance(100)
+    assert reader.answers == []
+    assert kit.node.replicas.waiting.count == 1
+    kit.produce("t", 1)
+    kit.run(lambda: reader.answers)
+    assert bases(partitions(reader.answers[0])[1]) == [0]
+    assert kit.node.replicas.waiting.count == 0
+    assert not kit.node.waiters
+
+
+def test_a_long_poll_waits_for_all_the_bytes_it_wants(kit):
+    reader = kit.new_client()
+    reader.send(request({0: 0}, max_wait_ms=10_000, min_bytes=300), 12)
+    for _ in range(10):
+        kit.produce("t")
+        kit.advance(10)
+        if reader.answers:
+            break
+    assert len(partitions(reader.answers[0])[0].records) >= 300
+
+
+def test_a_long_poll_ends_at_its_time(kit):
+    before = kit.scheduler.now_us
+    answer = kit.ask(request({0: 0}, max_wait_ms=500), 12)
+    assert len(partitions(answer)[0].records) == 0
+    assert kit.scheduler.now_us - before >= 500 * MS
+
+
+def test_an_error_does_not_wait(kit):
+    before = kit.scheduler.now_us
+    kit.ask(request({9: 0}, max_wait_ms=50_000), 12)
+    assert kit.scheduler.now_us - before < 1000 * MS
+
+
+def test_nothing_is_kept_for_a_reader_that_left(kit):
+    reader = kit.new_client()
+    reader.send(request({0: 0}, max_wait_ms=1 << 30), 12)
+    kit.run(lambda: kit.node.waiters)
+    reader.connection.close()
+    kit.run(lambda: not kit.node.waiters)
+    assert kit.node.replicas.waiting.count == 0
+
+
+def test_a_topic_that_is_deleted_wakes_its_readers(kit):
+    reader = kit.new_client()
+    reader.send(request({0: 0}, max_wait_ms=50_000), 12)
+    kit.run(lambda: kit.node.waiters)
+    kit.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+    kit.run(lambda: reader.answers)
+    assert partitions(reader.answers[0])[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_topics_are_named_by_id_from_version_13_on(kit):
+    topic_id = kit.create("ids")
+    kit.produce("ids")
+    wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    for asked, code in ((topic_id, 0), (bytes([9]) * 16, ErrorCode.UNKNOWN_TOPIC_ID)):
+        topic = FetchTopic(topic_id=asked, partitions=[wanted])
+        answer = kit.ask(
+            FetchRequest(max_wait_ms=0, min_bytes=1, topics=[topic], session_epoch=-1), 16
+        )
+        assert answer.responses[0].topic_id == asked
+        assert answer.responses[0].partitions[0].error_code == code
+
+
+def test_a_session_names_only_what_has_news(kit):
+    first = kit.ask(request({0: 0, 1: 0, 2: 0}, session_epoch=0), 12)
+    assert sorted(partitions(first)) == [0, 1, 2]
+    session = {"session_id": first.session_id}
+    assert first.session_id > 0
+    quiet = kit.ask(request({}, session_epoch=1, **session), 12)
+    assert partitions(quiet) == {}
+    kit.produce("t", 1)
+    news = kit.ask(request({}, session_epoch=2, **session), 12)
+    assert list(partitions(news)) == [1]
+    moved = kit.ask(request({1: 1}, session_epoch=3, **session), 12)
+    assert partitions(moved) == {}
+    forgotten = [ForgottenTopic(topic="t", partitions=[2])]
+    kit.ask(request({}, session_epoch=4, forgotten_topics_data=forgotten, **session), 12)
+    kit.produce("t", 2)
+    assert partitions(kit.ask(request({}, session_epoch=5, **session), 12)) == {}
+
+
+def test_a_wrong_session_or_epoch_is_told(kit):
+    first = kit.ask(request({0: 0}, session_epoch=0), 12)
+    wrong_epoch = kit.ask(request({}, session_id=first.session_id, session_epoch=7), 12)
+    assert wrong_epoch.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    wrong_id = kit.ask(request({}, session_id=first.session_id ^ 1, session_epoch=1), 12)
+    assert wrong_id.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_session_that_is_ended_is_forgotten(kit):
+    first = kit.ask(request({0: 0}, session_epoch=0), 12)
+    kit.ask(request({0: 0}, session_id=first.session_id, session_epoch=-1), 12)
+    assert len(kit.node.fetch_sessions) == 0
+
+
+def test_an_old_leader_epoch_is_fenced_and_a_newer_one_unknown(kit):
+    for epoch, code in (
+        (0, ErrorCode.NONE),
+        (1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ):
+        asked = request({0: 0})
+        asked.topics[0].partitions[0].current_leader_epoch = epoch
+        assert partitions(kit.ask(asked, 12))[0].error_code == code
+
+
+def test_a_client_that_poses_as_a_follower_is_refused(kit):
+    asked = request({0: 0}, replica_id=5)
+    answer = kit.ask(asked, 12)
+    assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    asked = request({0: 0}, replica_state=ReplicaState(replica_id=5))
+    asked.topics[0].topic_id = kit.node.topics.by_name["t"].id
+    assert kit.ask(asked, 17).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_cold_bytes_are_brought_into_memory_off_the_loop(kit):
+    for _ in range(3):
+        kit.produce("t", count=5)
+    kit.restart()
+    for name in kit.disk.list(f"{DATA}/t-0"):
+        kit.disk.chill(f"{DATA}/t-0/{name}")
+    reads = []
+    background = kit.node.world.background
+    run = background.run
+    background.run = lambda job, done: (reads.append(job), run(job, done))
+    found = partitions(kit.ask(request({0: 0}), 12))[0]
+    assert bases(found) == [0, 5, 10]
+    assert reads
+
+
+def test_a_disk_that_cannot_be_read_takes_the_replica_offline(kit):
+    for _ in range(3):
+        kit.produce("t", count=5)
+    kit.restart()
+    kit.disk.fail_path(f"{DATA}/t-0/00000000000000000000.log", 5)
+    assert partitions(kit.ask(request({0: 0}), 12))[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert kit.node.replicas.get("t", 0).offline
+    assert partitions(kit.ask(request({0: 0}), 12))[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
