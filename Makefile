@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test check unit sim fuzz compat chaos generate lock clean
+.PHONY: help up test check unit sim fuzz compat chaos bench generate lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -49,6 +49,9 @@ compat: $(STAMP) ## Real clients against a real broker
 
 chaos: $(STAMP) ## kill -9, full disks, hostile clients
 	$(BIN)/pytest tests/chaos $(ARGS)
+
+bench: $(STAMP) ## Against Apache Kafka, 10 minutes: FULL=1, ONLY=w4,w3, PROFILE=1
+	$(BIN)/python -m bench $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) $(if $(PROFILE),--profile) $(ARGS)
 
 generate: $(STAMP) ## Write the generated code and documentation again
 	$(BIN)/python tools/generate_messages.py

@@ -1,0 +1,131 @@
+"""`python -m bench`: the command line of the benchmark, as `make bench` calls it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import NoReturn
+
+import click
+
+from bench import build, history, plots, report
+from bench.admin import BrokerFailed
+from bench.brokers import class_path
+from bench.figures import BARNABAS, KAFKA
+from bench.plan import FULL, SHORT, TINY, Bench, Outcome, Scale, Step, run_all
+from bench.profiling import Profiler
+from bench.progress import Progress, clock
+from bench.workloads import TITLES, all_steps, chosen
+
+
+@click.command()
+@click.option("--full", is_flag=True, help="As long as it takes, with the scaling series.")
+@click.option(
+    "--tiny", is_flag=True, help="Seconds, to see that everything runs: no figure means anything."
+)
+@click.option("--only", default="", metavar="W4,W3", help="Only these workloads.")
+@click.option("--profile", is_flag=True, help="Flame graphs of Barnabas instead of figures.")
+@click.option("--native", is_flag=True, help="With --profile: show C frames too.")
+def main(*, full: bool, tiny: bool, only: str, profile: bool, native: bool) -> None:
+    """Measure Barnabas against Apache Kafka with the same clients, and print the ratios."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    scale = FULL if full else TINY if tiny else SHORT
+    names = wanted(only)
+    with_scaling = full or "scale" in names
+    steps = chosen(all_steps(scale.seconds, full=with_scaling), names)
+    try:
+        if profile:
+            run_profile(scale, steps, names, native=native)
+        else:
+            run_comparison(scale, steps, whole=not names)
+    except (build.CannotBuild, BrokerFailed) as problem:
+        stop(str(problem))
+    except KeyboardInterrupt:
+        stop("interrupted; everything that was started is stopped")
+
+
+def wanted(only: str) -> set[str]:
+    """Read the list of workloads; unknown ones are refused with what there is."""
+    names = {name.strip().lower() for name in only.replace(",", " ").split()}
+    if unknown := names - TITLES.keys():
+        known = ", ".join(name for name in TITLES if name != "memory")
+        stop(f"there is no workload {', '.join(sorted(unknown))}; there are {known}")
+    return names
+
+
+def stop(reason: str) -> NoReturn:
+    """End with a sentence."""
+    click.echo(f"\nbench: {reason}", err=True)
+    sys.exit(1)
+
+
+def tell(line: str) -> None:
+    """Say what the preparation does."""
+    click.echo(line, err=True)
+
+
+def measured(
+    scale: Scale, steps: list[Step], brokers: list[str], profiler: Profiler | None
+) -> Outcome:
+    """Run the steps on the brokers."""
+    tools = build.tools(tell)
+    total = sum(step.seconds * (step.runs or scale.runs) * len(brokers) for step in steps)
+    tell(f"{len(steps)} measurements, about {clock(total)} minutes")
+    progress = Progress(total)
+    try:
+        with Bench(tools, scale, profiler) as bench:
+            return run_all(bench, steps, brokers, progress)
+    finally:
+        progress.finish()
+
+
+def run_comparison(scale: Scale, steps: list[Step], *, whole: bool) -> None:
+    """Measure both brokers and tell."""
+    class_path()
+    about = history.circumstances(scale.name)
+    outcome = measured(scale, steps, [BARNABAS, KAFKA], None)
+    click.echo(report.table(outcome.results.values(), details=not whole))
+    click.echo(f"\n{report.verdicts(outcome.results.values())}")
+    click.echo(f"noise: {report.noise_text(outcome.noise)}")
+    click.echo(f"took {clock(outcome.seconds)} minutes on {about.machine}")
+    for text in outcome.skipped:
+        click.echo(f"not run: {text}")
+    for text in outcome.failures:
+        click.echo(f"FAILED: {text}")
+    keep(outcome, about, whole=whole and scale is not TINY)
+    sys.exit(1 if outcome.failures else 0)
+
+
+def keep(outcome: Outcome, about: history.Circumstances, *, whole: bool) -> None:
+    """Compare with the run before; write the results, and for a whole run the history and the page."""
+    before = history.last_like(about)
+    if before:
+        click.echo(f"\nagainst {before['commit']} of {before['date']}:")
+        for text in history.changes(outcome.results, before) or ["nothing with a target changed"]:
+            click.echo(f"  {text}")
+    click.echo(f"\nevery sample: {history.write_results(outcome, about)}")
+    if whole and not outcome.failures:
+        history.append(history.line(outcome, about))
+        report.write_docs(outcome, about, plots.write_all(outcome.results))
+        click.echo(f"written: {report.DOCS}, {history.HISTORY}")
+
+
+def run_profile(scale: Scale, steps: list[Step], names: set[str], *, native: bool) -> None:
+    """Record flame graphs of Barnabas; a profiled run is slower, so no figure is kept."""
+    once = scale._replace(runs=1, seconds=max(scale.seconds, 3))
+    folder = history.RESULTS / "profiles"
+    name = "-".join(sorted(names)) or "all"
+    profiler = Profiler(build.py_spy(), folder, f"{name}-{history.commit()}", native=native)
+    outcome = measured(once, steps, [BARNABAS], profiler)
+    for path in profiler.written:
+        click.echo(path)
+    for text in outcome.failures:
+        click.echo(f"FAILED: {text}")
+    if not profiler.written:
+        stop(
+            "py-spy wrote no flame graph; it needs the right to trace processes (root, or ptrace_scope 0)"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""One blocking connection to a broker, for what stands around a measurement: topics made, primed and deleted.
+
+Speaks through Barnabas's own generated messages, in versions that both brokers serve. Knows nothing of workloads.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from barnabas.wire import frame
+from barnabas.wire.batch import Record, build
+from barnabas.wire.messages.api_versions import ApiVersionsRequest
+from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.wire.messages.delete_topics import DeleteTopicsRequest
+from barnabas.wire.messages.metadata import MetadataRequest
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.wire.primitives import Message
+
+TIMEOUT_S = 60
+PRODUCE_VERSION = 9
+FETCH_VERSION = 12
+METADATA_VERSION = 9
+CREATE_VERSION = 5
+DELETE_VERSION = 4
+API_VERSIONS_VERSION = 0
+ALREADY_THERE = 36
+TOPICS_PER_REQUEST = 100
+
+
+class BrokerFailed(Exception):
+    """A broker answered with an error or did not answer."""
+
+
+def request_frame(request: Message, version: int, correlation_id: int = 0) -> bytearray:
+    """Encode a request with its length and header."""
+    head = struct.pack(">hhih", request.API_KEY, version, correlation_id, -1)
+    if version >= request.FLEXIBLE_FROM:
+        head += b"\0"
+    body = head + b"".join(bytes(part) for part in request.encode(version))
+    return bytearray(struct.pack(">i", len(body)) + body)
+
+
+class Admin:
+    """Requests one at a time; use as a context manager."""
+
+    def __init__(self, port: int, timeout_s: float = TIMEOUT_S) -> None:
+        """Connect to a broker on this machine."""
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+        self._correlation_id = 0
+
+    def __enter__(self) -> Self:
+        """Nothing to do: it is connected."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def ask(self, request: Message, version: int) -> Any:  # noqa: ANN401
+        """Send one request and give the decoded answer."""
+        self._correlation_id += 1
+        self._socket.sendall(request_frame(request, version, self._correlation_id))
+        data = self._exactly(struct.unpack(">i", self._exactly(4))[0])
+        header = frame.response_header(self._correlation_id, request.API_KEY, version)
+        if data[: len(header)] != header:
+            raise BrokerFailed(f"wrong header in the answer to {type(request).__name__}")
+        _, response_type = frame.message_types(request.API_KEY)
+        return response_type.decode(data, version, len(header))
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            more = self._socket.recv(size - len(data))
+            if not more:
+                raise BrokerFailed("the broker closed the connection")
+            data += more
+        return bytes(data)
+
+    def brokers(self) -> int:
+        """Count the brokers that Metadata lists."""
+        return len(self.ask(MetadataRequest(topics=[]), METADATA_VERSION).brokers)
+
+    def api_keys(self) -> set[int]:
+        """Give the APIs that the broker says it serves."""
+        answer = self.ask(ApiVersionsRequest(), API_VERSIONS_VERSION)
+        return {api.api_key for api in answer.api_keys}
+
+    def create(self, topics: Mapping[str, int]) -> None:
+        """Make topics with so many partitions each; returns when the broker says so."""
+        names = list(topics)
+        for start in range(0, len(names), TOPICS_PER_REQUEST):
+            wanted = [
+                CreatableTopic(name=name, num_partitions=topics[name], replication_factor=1)
+                for name in names[start : start + TOPICS_PER_REQUEST]
+            ]
+            request = CreateTopicsRequest(topics=wanted, timeout_ms=30_000)
+            for topic in self.ask(request, CREATE_VERSION).topics:
+                if topic.error_code not in (0, ALREADY_THERE):
+                    raise BrokerFailed(f"create {topic.name}: error {topic.error_code}")
+
+    def delete(self, names: list[str]) -> None:
+        """Delete topics."""
+        for start in range(0, len(names), TOPICS_PER_REQUEST):
+            some = names[start : start + TOPICS_PER_REQUEST]
+            request = DeleteTopicsRequest(topic_names=some, timeout_ms=30_000)
+            for topic in self.ask(request, DELETE_VERSION).responses:
+                if topic.error_code:
+                    raise BrokerFailed(f"delete {topic.name}: error {topic.error_code}")
+
+    def prime(self, topics: Mapping[str, int], timeout_s: float = TIMEOUT_S) -> None:
+        """Write one record to each partition, again and again until all have taken it.
+
+        Metadata shows a new topic's leaders before they accept writes.
+        """
+        waiting = {(name, index) for name, count in topics.items() for index in range(count)}
+        deadline = time.monotonic() + timeout_s
+        while waiting:
+            answer = self.ask(_one_record_each(waiting), PRODUCE_VERSION)
+            codes = {
+                (topic.name, partition.index): partition.error_code
+                for topic in answer.responses
+                for partition in topic.partition_responses
+            }
+            waiting -= {place for place, code in codes.items() if code == 0}
+            if waiting and time.monotonic() > deadline:
+                raise BrokerFailed(
+                    f"{len(waiting)} partitions take no record: {set(codes.values())}"
+                )
+
+    def make(self, topics: Mapping[str, int]) -> None:
+        """Create topics and wait until every partition is writable."""
+        self.create(topics)
+        self.prime(topics)
+
+
+def _one_record_each(places: set[tuple[str, int]]) -> ProduceRequest:
+    batch = bytes(build([Record(0, int(time.time() * 1000), None, b"first")]))
+    topics: dict[str, list[PartitionProduceData]] = {}
+    for name, index in sorted(places):
+        topics.setdefault(name, []).append(PartitionProduceData(index=index, records=batch))
+    data = [TopicProduceData(name=name, partition_data=parts) for name, parts in topics.items()]
+    return ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=data)

@@ -1,0 +1,239 @@
+"""Runs the steps of the workloads: each on both brokers, in alternating order, until the time is up.
+
+A step that fails is told and does not stop the others; a broker that died is started again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from bench import clients, measure
+from bench.admin import BrokerFailed
+from bench.brokers import KINDS, SHOWN, Broker
+from bench.clients import ClientFailed, Sending
+from bench.figures import BARNABAS, Figure, Result, alternating
+from bench.frames import Batch, Place, write_fetch, write_produce
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bench.build import Tools
+    from bench.profiling import Profiler
+    from bench.progress import Progress
+
+FAILURES = (ClientFailed, BrokerFailed, OSError, subprocess.SubprocessError)
+
+
+class Scale(NamedTuple):
+    """How much of everything one run does."""
+
+    name: str
+    runs: int
+    seconds: float
+    """Of load from the generator, for each figure."""
+    records_1k: int
+    backlog: int
+    """Records of 1 KB that W7 drains."""
+    warm_up_s: float
+    """Of requests before the clock starts, so that a JVM has compiled what it needs."""
+    limit_s: float
+    """No step is begun after this."""
+
+
+SHORT = Scale("short", 3, 1.5, 200_000, 400_000, 4, 540)
+FULL = Scale("full", 3, 20, 2_000_000, 4_000_000, 30, 6 * 3600)
+TINY = Scale("tiny", 1, 0.3, 5_000, 10_000, 0.3, 600)
+
+
+class Skip(Exception):
+    """A step cannot be run on a broker; says why."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One repeated measurement: yields a value for each of its figures."""
+
+    workload: str
+    label: str
+    figures: tuple[Figure, ...]
+    run: Callable[[Bench, str], dict[str, float]]
+    seconds: float
+    """What one run takes, about."""
+    runs: int | None = None
+
+
+@dataclass
+class Outcome:
+    """Everything that a benchmark has found."""
+
+    results: dict[str, Result] = field(default_factory=dict)
+    noise: dict[str, list[measure.Noise]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Bench:
+    """What the steps work with: the running brokers, the clients, a folder, and the scale."""
+
+    def __init__(self, tools: Tools, scale: Scale, profiler: Profiler | None = None) -> None:
+        """Make a folder for all data; it is deleted at the end."""
+        self.tools = tools
+        self.scale = scale
+        self.folder = Path(tempfile.mkdtemp(prefix="barnabas-bench-"))
+        self.noise: list[measure.Noise] = []
+        self._running: dict[str, Broker] = {}
+        self._prepared: dict[tuple[str, str], Broker] = {}
+        self._topics = 0
+        self._profiler = profiler
+
+    def __enter__(self) -> Self:
+        """Nothing runs yet: brokers are started when a step asks for them."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop every broker and delete every file."""
+        for broker in [*self._running.values(), *self._prepared.values()]:
+            broker.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def broker(self, name: str) -> Broker:
+        """Give the broker that most steps share, started and warmed up at the first call."""
+        if name not in self._running:
+            broker = self.fresh(name)
+            self._running[name] = broker
+            broker.start()
+            self._warm(broker)
+        return self._running[name]
+
+    def fresh(self, name: str) -> Broker:
+        """Give a broker of the step's own, with no data, not started."""
+        self._topics += 1
+        return KINDS[name](self.folder / f"{name}-{self._topics}")
+
+    def prepared(self, name: str, what: str, prepare: Callable[[Broker], None]) -> Broker:
+        """Give a stopped broker with data, which is made at the first call and kept."""
+        if (name, what) not in self._prepared:
+            broker = self.fresh(name)
+            self._prepared[name, what] = broker
+            broker.start()
+            prepare(broker)
+            broker.stop()
+        return self._prepared[name, what]
+
+    def drop(self, name: str) -> None:
+        """Stop and forget the shared broker, so that the next step gets a new one."""
+        broker = self._running.pop(name, None)
+        if broker:
+            broker.kill()
+            broker.wipe()
+
+    @contextmanager
+    def topic(self, broker: Broker, partitions: int, count: int = 1) -> Iterator[list[Place]]:
+        """Make topics, writable in all their partitions, and delete them after the block."""
+        self._topics += 1
+        names = [f"bench-{self._topics:04d}-{i:04d}" for i in range(count)]
+        topics = dict.fromkeys(names, partitions)
+        with broker.admin() as admin:
+            admin.make(topics)
+        yield [Place(name, index) for name in names for index in range(partitions)]
+        with broker.admin() as admin:
+            admin.delete(names)
+
+    @contextmanager
+    def watch(self, broker: Broker) -> Iterator[measure.Watch]:
+        """Measure what the broker and the machine do during the block."""
+        watch = measure.Watch(broker.pid)
+        with self._profiled(broker), watch:
+            yield watch
+        self.noise.append(watch.noise)
+
+    @contextmanager
+    def _profiled(self, broker: Broker) -> Iterator[None]:
+        if self._profiler and broker.name == BARNABAS:
+            with self._profiler.record(broker.pid):
+                yield
+        else:
+            yield
+
+    def produce_file(self, places: list[Place], batch: Batch) -> Path:
+        """Write prepared Produce requests."""
+        return write_produce(self.folder / "produce", places, batch)
+
+    def fetch_file(self, places: list[Place]) -> Path:
+        """Write a prepared Fetch request."""
+        return write_fetch(self.folder / "fetch", places)
+
+    def _warm(self, broker: Broker) -> None:
+        """One produce, one consume, one run of requests: a JVM that was just started is slow."""
+        count = self.scale.records_1k
+        with self.topic(broker, 4) as places:
+            topic = places[0].topic
+            clients.produce(self.tools, broker, topic, Sending(count, 1024))
+            clients.consume(self.tools, broker, topic, 4, count)
+            file = self.produce_file(places, Batch())
+            seconds = self.scale.warm_up_s
+            load = {"produce": file, "connections": 16, "depth": 4, "seconds": seconds}
+            clients.load(self.tools, broker, "requests", **load)
+
+
+def run_all(bench: Bench, steps: list[Step], brokers: list[str], progress: Progress) -> Outcome:
+    """Run every step; what does not fit into the time is named as skipped."""
+    outcome, started = Outcome(), time.monotonic()
+    for step in steps:
+        order = alternating(brokers, step.runs or bench.scale.runs)
+        if time.monotonic() - started > bench.scale.limit_s:
+            outcome.skipped.append(f"{step.workload} {step.label}: the time was up")
+            progress.advance(step.seconds * len(order))
+            continue
+        _run_step(bench, step, order, outcome, progress)
+    outcome.seconds = time.monotonic() - started
+    return outcome
+
+
+def _run_step(
+    bench: Bench,
+    step: Step,
+    order: list[tuple[int, str]],
+    outcome: Outcome,
+    progress: Progress,
+) -> None:
+    runs = 1 + max(number for number, _ in order)
+    given_up: set[str] = set()
+    for number, name in order:
+        progress.show(f"{step.workload} {step.label} · {SHOWN[name]} · {number + 1}/{runs}")
+        if name not in given_up and not _run_once(bench, step, name, outcome):
+            given_up.add(name)
+        progress.advance(step.seconds)
+    outcome.noise.setdefault(step.workload, []).extend(bench.noise)
+    bench.noise.clear()
+
+
+def _run_once(bench: Bench, step: Step, name: str, outcome: Outcome) -> bool:
+    """Run a step once on one broker; False if there is no use in trying again."""
+    try:
+        values = step.run(bench, name)
+    except Skip as reason:
+        _once(outcome.skipped, f"{step.workload} {step.label}: {reason}")
+        return False
+    except FAILURES as error:
+        outcome.failures.append(f"{step.workload} {step.label} · {SHOWN[name]}: {error}")
+        bench.drop(name)
+        return False
+    for figure in step.figures:
+        value = values.get(figure.key)
+        if value is not None:
+            outcome.results.setdefault(figure.key, Result(figure)).add(name, value)
+    return True
+
+
+def _once(texts: list[str], text: str) -> None:
+    if text not in texts:
+        texts.append(text)

@@ -1,0 +1,66 @@
+"""What is measured: the workloads W1-W8, W10-W12 and the scaling series, one module for each kind.
+
+A step prepares (topics, data, files) outside of the watch and measures inside. Sizes come from the scale; what a client
+or a broker prints is none of these modules' business.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench.workloads.compression import w8
+from bench.workloads.latency import w3, w5
+from bench.workloads.readers import w6, w7
+from bench.workloads.requests import w4, w12
+from bench.workloads.scaling import scaling
+from bench.workloads.starts import memory_after, w11
+from bench.workloads.throughput import w1_and_w2, w10
+
+if TYPE_CHECKING:
+    from bench.plan import Step
+
+TITLES = {
+    "w1": "100 B records, as fast as they go",
+    "w2": "1 KB records, as fast as they go",
+    "w3": "end-to-end latency at a fixed 10,000 records/s, 1 KB, 16 partitions",
+    "w4": "one-record Produce requests, no linger",
+    "w5": "100 topics, 1 KB, 5,000 records/s in all",
+    "w6": "fan-out: one producer, eight readers of everything",
+    "w7": "backlog drained while producing",
+    "w8": "compressed batches stay opaque",
+    "w10": "64 KB records",
+    "w11": "start, memory, topic creation",
+    "w12": "500 connections, 5,000 requests/s in all",
+    "memory": "resident memory after load",
+    "scale": "how cost grows with partitions and connections",
+}
+THROUGHPUT = {"w1", "w2", "w10"}
+
+
+def all_steps(s: float, *, full: bool) -> list[Step]:
+    """Give every step in the order in which it is run; `s` is the scale's seconds, for the estimates.
+
+    Starts come first, while nothing else is up; memory is read when the throughput runs are over.
+    """
+    return [
+        *w11(),
+        *w4(s),
+        *w1_and_w2(s),
+        *w10(s),
+        *memory_after(),
+        *w3(s),
+        *w5(s),
+        *w6(s),
+        *w7(s),
+        *w8(s),
+        *w12(s),
+        *(scaling(s) if full else []),
+    ]
+
+
+def chosen(steps: list[Step], only: set[str]) -> list[Step]:
+    """Keep the workloads asked for; memory after load belongs to the throughput runs."""
+    if not only:
+        return steps
+    wanted = only | ({"memory"} if only & THROUGHPUT else set())
+    return [step for step in steps if step.workload in wanted]

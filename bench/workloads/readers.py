@@ -1,0 +1,63 @@
+"""W6, W7: many readers of the same records, and one that is far behind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench import clients
+from bench.clients import Sending
+from bench.figures import Figure
+from bench.plan import Step
+from bench.workloads.units import GB
+
+if TYPE_CHECKING:
+    from bench.plan import Bench
+
+
+def w6(s: float) -> list[Step]:
+    """One producer as fast as it goes, eight connections that each read everything."""
+    figures = (
+        Figure("w6.consume", "fan-out 1 → 8, read in sum", "MB/s", True, 1.0),
+        Figure("w6.cpu", "… broker CPU per GB written and read", "s/GB", False, 1.0),
+    )
+    return [Step("w6", "fan-out 1 → 8", figures, run_w6, 1.5 + 1.5 * s)]
+
+
+def run_w6(bench: Bench, name: str) -> dict[str, float]:
+    """The readers wait at the end of the logs when the producer starts."""
+    broker, how = bench.broker(name), Sending(bench.scale.records_1k, 1024)
+    with bench.topic(broker, 16) as places:
+        fetch, topic = bench.fetch_file(places), places[0].topic
+        drain = {"fetch": fetch, "connections": 8, "records": how.records, "seconds": 600}
+        with bench.watch(broker) as watch:
+            writing = clients.producing(bench.tools, broker, topic, how)
+            with clients.beside(writing) as producer:
+                done = clients.load(bench.tools, broker, "drain", **drain)
+                producer.wait(60)
+    moved = done["bytes"] + how.records * how.size
+    rate = done["bytes"] / done["seconds"] / 1e6
+    return {"w6.consume": rate, "w6.cpu": watch.cpu_s / moved * GB}
+
+
+def w7(s: float) -> list[Step]:
+    """A reader that starts far behind while records keep coming."""
+    figures = (
+        Figure("w7.consume", "backlog drained while producing", "MB/s", True, 1.0),
+        Figure("w7.cpu", "… broker CPU per GB drained", "s/GB", False, 1.0),
+    )
+    return [Step("w7", "backlog", figures, run_w7, 2.5 + 2.5 * s)]
+
+
+def run_w7(bench: Bench, name: str) -> dict[str, float]:
+    """5,000 records/s go on being written."""
+    broker, count = bench.broker(name), bench.scale.backlog
+    with bench.topic(broker, 16) as places:
+        topic = places[0].topic
+        clients.produce(bench.tools, broker, topic, Sending(count, 1024))
+        going_on = Sending(1_000_000_000, 1024, rate=5_000)
+        with (
+            clients.beside(clients.producing(bench.tools, broker, topic, going_on)),
+            bench.watch(broker) as watch,
+        ):
+            done = clients.consume(bench.tools, broker, topic, 16, count)
+    return {"w7.consume": done.mb_s, "w7.cpu": watch.cpu_s / done.payload * GB}

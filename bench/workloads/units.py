@@ -1,0 +1,4 @@
+"""What the figures are counted in."""
+
+GB = 1e9
+MILLION = 1e6
