@@ -11,7 +11,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.broker import topic_creation, znodes
+from barnabas.broker import checkpointing, topic_creation, znodes
 from barnabas.model.cluster import Partition, Topic
 from barnabas.model.ids import TopicId, TopicPartition, topic_id_text
 from barnabas.storage.directory import (
@@ -53,6 +53,9 @@ def start(node: Node) -> Task[None]:
     replicas = yield lambda done: world.background.run(lambda: _open_all(node, contents), done)
     for replica in replicas:
         node.replicas.add(replica)
+    if replicas and not all(directory.was_clean for directory in node.directories):
+        # What the files say of folders that went in the meantime must not meet new ones of the same name.
+        yield partial(node.directory_jobs.run, checkpointing.plan_write_all(node))
 
 
 def _found_cluster(node: Node) -> Task[str]:
