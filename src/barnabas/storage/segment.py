@@ -173,6 +173,8 @@ class Segment:
             if at == 0:
                 raise self._no_batch(position)
             position += at
+        if position > end:
+            raise self._no_batch(position)  # a length that is no length
         return None
 
     def headers(

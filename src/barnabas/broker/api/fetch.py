@@ -6,6 +6,7 @@ Record bytes never pass through here: an answer is a small head and ranges of fi
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,7 @@ from barnabas.core.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, 
 from barnabas.core.waiting import Waiter
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.ports import FileSlice, WouldBlock
+from barnabas.wire.batch import BatchError
 from barnabas.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from barnabas.broker.call import Call
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
+
+logger = logging.getLogger(__name__)
 
 TOPIC_IDS_SINCE = 13
 #: The client starts a new session then: what it wanted from the old one is not told.
@@ -196,16 +200,24 @@ class _Fetch:
             aborted_transactions=[] if self.call.request.isolation_level else None,
             records=b"",
         )
-        if offset >= bound:
-            return data
-        try:
-            found = self._slice(replica, wanted, room, nowait)
-        except OSError as problem:
-            replica.on_disk_error(problem, "read")
-            return _failed(wanted.partition, ErrorCode.KAFKA_STORAGE_ERROR)
-        if found is not None:
+        if offset < bound:
+            found = self._find_bytes(replica, wanted, room, nowait)
+            if isinstance(found, ErrorCode):
+                return _failed(wanted.partition, found)
             data.records = found
         return data
+
+    def _find_bytes(
+        self, replica: Replica, wanted: Wanted, room: int, nowait: bool
+    ) -> FileSlice | bytes | ErrorCode:
+        try:
+            return self._slice(replica, wanted, room, nowait) or b""
+        except OSError as problem:
+            replica.on_disk_error(problem, "read")
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        except BatchError as problem:
+            logger.error("%s is damaged at %d: %s", replica.key, wanted.fetch_offset, problem)
+            return ErrorCode.CORRUPT_MESSAGE
 
     def _slice(
         self,
@@ -255,6 +267,8 @@ class _Fetch:
                 yield partial(self.call.node.world.background.run, job)
             except OSError as problem:
                 replica.on_disk_error(problem, "read")
+            except BatchError:
+                continue  # reading again tells
         self.read(nowait=False)
         return self.response()
 

@@ -225,3 +225,15 @@ def test_a_disk_that_cannot_be_read_takes_the_replica_offline(kit):
     assert partitions(kit.ask(request({0: 0}), 12))[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert kit.node.replicas.get("t", 0).offline
     assert partitions(kit.ask(request({0: 0}), 12))[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_damage_in_one_partition_is_told_there(kit):
+    for index in (0, 1):
+        for _ in range(3):
+            kit.produce("t", index, count=5)
+    kit.restart()
+    for position in range(8, 12):  # the first batch's length: the others cannot be found any more
+        kit.disk.flip(f"{DATA}/t-0/00000000000000000000.log", position)
+    found = partitions(kit.ask(request({0: 7, 1: 7}), 12))
+    assert found[0].error_code == ErrorCode.CORRUPT_MESSAGE
+    assert bases(found[1]) == [5, 10]
