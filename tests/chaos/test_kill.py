@@ -5,7 +5,7 @@ import time
 from itertools import count
 
 import pytest
-from chaos.wire_kit import BrokerProcess, RawClient, batch, eventually
+from chaos.wire_kit import BrokerProcess, RawClient, batch, eventually, reserved_address
 from confluent_kafka import KafkaException, Producer
 
 from barnabas.model.errors import ErrorCode
@@ -69,6 +69,12 @@ class Feed:
         else:
             self.failed.append((int(message.value()), error))
 
+    def finish(self):
+        """Stop and see everything delivered."""
+        self._stopping.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+
     def abandon(self):
         """Stop; what is under way may or may not have been written."""
         self._stopping.set()
@@ -121,27 +127,25 @@ def test_kill_in_the_middle_of_produce_fifty_rounds(tmp_path):
 def test_one_producer_outlives_the_brokers(tmp_path):
     """The same producer, its retries and sequences, over ten lives of the broker on the same port."""
     data, feed = tmp_path / "data", Feed()
-    with BrokerProcess(data) as broker:
-        address = broker.bootstrap
-        with RawClient(address) as client:
-            assert client.create_topic(TOPIC).error_code == 0
-        feed.start(address, 0)
-        eventually(lambda: len(feed.acked) >= 100, "acknowledgements")
-        broker.kill()
-    for _ in range(10):
+    with reserved_address() as address:
         with BrokerProcess(data, listen=(address,)) as broker:
-            before = len(feed.acked)
-            eventually(lambda before=before: len(feed.acked) >= before + 100, "acknowledgements")
+            with RawClient(address) as client:
+                assert client.create_topic(TOPIC).error_code == 0
+            feed.start(address, 0)
+            eventually(lambda: len(feed.acked) >= 100, "acknowledgements")
             broker.kill()
-    with BrokerProcess(data, listen=(address,)) as broker:
-        feed._stopping.set()
-        feed._thread.join()
-        assert feed._producer.flush(60) == 0
-        assert not feed.failed, feed.failed[:3]
-        with RawClient(address) as client:
-            check_log(client, feed.acked)
-            assert client.end_offset(TOPIC) == len(feed.acked)
-        assert broker.terminate() == 0
+        for _ in range(10):
+            with BrokerProcess(data, listen=(address,)) as broker:
+                goal = len(feed.acked) + 100
+                eventually(lambda goal=goal: len(feed.acked) >= goal, "acknowledgements")
+                broker.kill()
+        with BrokerProcess(data, listen=(address,)) as broker:
+            feed.finish()
+            assert not feed.failed, feed.failed[:3]
+            with RawClient(address) as client:
+                check_log(client, feed.acked)
+                assert client.end_offset(TOPIC) == len(feed.acked)
+            assert broker.terminate() == 0
 
 
 class Storm:

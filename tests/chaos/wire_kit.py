@@ -60,6 +60,15 @@ def encode(request, version, correlation_id, client_id=b"attack"):
     return head + b"".join(bytes(part) for part in request.encode(version))
 
 
+@contextlib.contextmanager
+def reserved_address():
+    """An address that nobody else is given while brokers come and go on it."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))  # bound and never listening: a listener may join it
+        yield f"127.0.0.1:{holder.getsockname()[1]}"
+
+
 class RawClient:
     """One blocking connection that can send anything."""
 
@@ -221,6 +230,7 @@ class BrokerProcess:
                 self.addresses = line.split()[1].split(",")
                 break
         else:
+            self.process.stdout.close()
             raise AssertionError(
                 f"exit code {self.process.wait()} before ready:\n{self.log[-4000:]}"
             )
