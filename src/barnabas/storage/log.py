@@ -471,20 +471,26 @@ class Log:
     def advance_log_start(self, offset: int) -> list[str]:
         """Let the log start here and drop the segments wholly before it (DeleteRecords).
 
-        Return the files put aside, for removal after file.delete.delay.ms. The caller has checked that
-        `offset` is not above the high watermark.
+        Return the files put aside, for removal after file.delete.delay.ms.
         """
-        self._check_usable()
-        assert offset <= self.log_end_offset
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            if self.epochs.truncate_from_start(offset):
-                write_epochs(self._disk, self.directory, self.epochs)
-                self._names_changes += 1
+        self.move_log_start(offset)
         return self.drop_segments_before_start()
 
+    def move_log_start(self, offset: int) -> None:
+        """Let the log start here, in memory; the caller has checked that it is not above the high watermark."""
+        self._check_usable()
+        assert offset <= self.log_end_offset
+        self.log_start_offset = max(self.log_start_offset, offset)
+
     def drop_segments_before_start(self) -> list[str]:
-        """Put the files of segments wholly before the log's start aside; the active one stays."""
+        """Put the files of segments wholly before the log's start aside; the active one stays.
+
+        The new start must be on disk before: after a crash, some of the files may be there and others not.
+        """
+        self._check_usable()
+        if self.epochs.truncate_from_start(self.log_start_offset):
+            write_epochs(self._disk, self.directory, self.epochs)
+            self._names_changes += 1
         paths: list[str] = []
         while len(self._segments) > 1 and self._segments[1].base_offset <= self.log_start_offset:
             segment, *rest = self._segments

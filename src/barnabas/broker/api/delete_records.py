@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
-    from barnabas.storage.directory import LogDirectory
 
 #: Asks for everything that readers may see to be deleted.
 HIGH_WATERMARK: Final = -1
@@ -34,23 +33,27 @@ def handle(call: Call) -> Task[DeleteRecordsResponse]:
     """Move the start of each log, and answer when it is written down."""
     node = call.node
     topics = []
-    changed: dict[str, LogDirectory] = {}
+    moved: list[Replica] = []
     for topic in call.request.topics:
         results = []
         for asked in topic.partitions:
             replica = node.replicas.get(topic.name, asked.partition_index)
-            outcome = _delete(node, replica, asked.offset)
+            outcome = _move_start(replica, asked.offset)
             if replica is not None and not isinstance(outcome, ErrorCode):
-                changed[replica.directory.path] = replica.directory
+                moved.append(replica)
             results.append(_result(asked.partition_index, outcome))
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
     response = DeleteRecordsResponse(topics=topics)
+    directories = {replica.directory.path: replica.directory for replica in moved}
     try:
-        for directory in changed.values():
+        for directory in directories.values():
             write = checkpointing.plan_write(node, directory)
             yield lambda done, write=write: node.directory_jobs.run(write, done)  # type: ignore[misc]
     except OSError as problem:
         return refuse(call.request, ErrorCode.KAFKA_STORAGE_ERROR, str(problem))
+    # Only now: a crash before the start was written down must find all segments.
+    for replica in moved:
+        _drop_segments(node, replica)
     return response
 
 
@@ -69,22 +72,33 @@ def refuse(
     )
 
 
-def _delete(node: Node, replica: Replica | None, offset: int) -> int | ErrorCode:
+def _move_start(replica: Replica | None, offset: int) -> int | ErrorCode:
     """Let the log start at `offset`; where it starts now, or why not."""
     if replica is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     code = _decide(replica, offset)
     if code:
         return code
-    log = replica.log
-    target = replica.state.high_watermark if offset == HIGH_WATERMARK else offset
     try:
-        paths = log.advance_log_start(target)
+        replica.log.move_log_start(
+            replica.state.high_watermark if offset == HIGH_WATERMARK else offset
+        )
     except OSError as problem:
         replica.on_disk_error(problem, "delete records")
         return ErrorCode.KAFKA_STORAGE_ERROR
+    return replica.log.log_start_offset
+
+
+def _drop_segments(node: Node, replica: Replica) -> None:
+    """Put files aside; what cannot be put aside now is when the log is opened next."""
+    if replica.offline:
+        return
+    try:
+        paths = replica.log.drop_segments_before_start()
+    except OSError as problem:
+        replica.on_disk_error(problem, "drop segments")
+        return
     remove_files_later(node.world, paths, replica.config.file_delete_delay_ms)
-    return log.log_start_offset
 
 
 def _decide(replica: Replica, offset: int) -> ErrorCode:
