@@ -35,7 +35,7 @@ def main(*, full: bool, tiny: bool, only: str, profile: bool, native: bool) -> N
     steps = chosen(all_steps(scale.seconds, full=with_scaling), names)
     try:
         if profile:
-            run_profile(scale, steps, names, native=native)
+            run_profile(scale, steps, native=native)
         else:
             run_comparison(scale, steps, whole=not names)
     except (build.CannotBuild, BrokerFailed) as problem:
@@ -110,12 +110,11 @@ def keep(outcome: Outcome, about: history.Circumstances, *, whole: bool) -> None
         click.echo(f"written: {report.DOCS}, {history.HISTORY}")
 
 
-def run_profile(scale: Scale, steps: list[Step], names: set[str], *, native: bool) -> None:
+def run_profile(scale: Scale, steps: list[Step], *, native: bool) -> None:
     """Record flame graphs of Barnabas; a profiled run is slower, so no figure is kept."""
     once = scale._replace(runs=1, seconds=max(scale.seconds, 3))
     folder = history.RESULTS / "profiles"
-    name = "-".join(sorted(names)) or "all"
-    profiler = Profiler(build.py_spy(), folder, f"{name}-{history.commit()}", native=native)
+    profiler = Profiler(build.py_spy(), folder, history.commit(), native=native)
     outcome = measured(once, steps, [BARNABAS], profiler)
     for path in profiler.written:
         click.echo(path)

@@ -148,17 +148,17 @@ class Bench:
             admin.delete(names)
 
     @contextmanager
-    def watch(self, broker: Broker) -> Iterator[measure.Watch]:
-        """Measure what the broker and the machine do during the block."""
+    def watch(self, broker: Broker, label: str) -> Iterator[measure.Watch]:
+        """Measure what the broker and the machine do during the block; a flame graph of it bears the label."""
         watch = measure.Watch(broker.pid)
-        with self._profiled(broker), watch:
+        with self._profiled(broker, label), watch:
             yield watch
         self.noise.append(watch.noise)
 
     @contextmanager
-    def _profiled(self, broker: Broker) -> Iterator[None]:
+    def _profiled(self, broker: Broker, label: str) -> Iterator[None]:
         if self._profiler and broker.name == BARNABAS:
-            with self._profiler.record(broker.pid):
+            with self._profiler.record(broker.pid, label):
                 yield
         else:
             yield

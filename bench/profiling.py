@@ -18,19 +18,19 @@ WRITE_LIMIT_S = 60
 class Profiler:
     """Records one SVG for each measured stretch."""
 
-    def __init__(self, program: Path, folder: Path, name: str, *, native: bool = False) -> None:
+    def __init__(self, program: Path, folder: Path, commit: str, *, native: bool = False) -> None:
         """Write to `folder`, which is made if need be."""
         self._program = str(program)
         self._folder = folder
-        self._name = name
+        self._commit = commit
         self._native = ["--native"] if native else []
         self.written: list[Path] = []
         folder.mkdir(parents=True, exist_ok=True)
 
     @contextmanager
-    def record(self, pid: int) -> Iterator[None]:
+    def record(self, pid: int, label: str) -> Iterator[None]:
         """Sample the process during the block."""
-        target = self._folder / f"{self._name}-{len(self.written) + 1}.svg"
+        target = self._folder / f"{label}-{self._commit}.svg"
         command = [self._program, "record", "--pid", str(pid), "--output", str(target)]
         command += ["--rate", SAMPLES_PER_S, "--duration", "unlimited", *self._native]
         process = subprocess.Popen(

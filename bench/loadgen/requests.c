@@ -108,7 +108,7 @@ static void open_all(Load *load) {
 
 static void begin(Load *load) {
     const Options *options = load->options;
-    load->start = now_ns() + 1000000;
+    load->start = now_ns();
     load->stop = load->start + (int64_t)(options->seconds * 1e9);
     load->record_from = load->start + (int64_t)(options->warmup * 1e9);
     if (options->rate > 0) {

@@ -38,7 +38,7 @@ def run_w8(bench: Bench, name: str) -> dict[str, float]:
             file = bench.produce_file(places, Batch(100, 1024, CODECS[codec]))
             seconds = bench.scale.seconds * 0.7
             shape = {"produce": file, "connections": 4, "depth": 2, "seconds": seconds}
-            with bench.watch(broker) as watch:
+            with bench.watch(broker, f"w8.{codec}") as watch:
                 done = clients.load(bench.tools, broker, "requests", **shape)
             cpu[codec] = watch.cpu_s / done["requests"] * MILLION
     values = {f"w8.{codec}.cpu": used for codec, used in cpu.items()}

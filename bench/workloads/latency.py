@@ -74,7 +74,7 @@ def end_to_end(
     with bench.topic(broker, partitions, count) as places:
         files = {"produce": bench.produce_file(places, batch), "fetch": bench.fetch_file(places)}
         times = {"rate": rate, "seconds": seconds, "warmup": min(0.5, seconds / 4)}
-        with bench.watch(broker) as watch:
+        with bench.watch(broker, key) as watch:
             done = clients.load(bench.tools, broker, "follow", **files, **times)
     found = done["end_to_end_us"]
     quantiles = {f"{key}.{part}": found[part] for part in ("p50", "p99", "p999", "max")}

@@ -29,7 +29,7 @@ def run_w6(bench: Bench, name: str) -> dict[str, float]:
     with bench.topic(broker, 16) as places:
         fetch, topic = bench.fetch_file(places), places[0].topic
         drain = {"fetch": fetch, "connections": 8, "records": how.records, "seconds": 600}
-        with bench.watch(broker) as watch:
+        with bench.watch(broker, "w6") as watch:
             writing = clients.producing(bench.tools, broker, topic, how)
             with clients.beside(writing) as producer:
                 done = clients.load(bench.tools, broker, "drain", **drain)
@@ -57,7 +57,7 @@ def run_w7(bench: Bench, name: str) -> dict[str, float]:
         going_on = Sending(1_000_000_000, 1024, rate=5_000)
         with (
             clients.beside(clients.producing(bench.tools, broker, topic, going_on)),
-            bench.watch(broker) as watch,
+            bench.watch(broker, "w7") as watch,
         ):
             done = clients.consume(bench.tools, broker, topic, 16, count)
     return {"w7.consume": done.mb_s, "w7.cpu": watch.cpu_s / done.payload * GB}

@@ -58,10 +58,11 @@ def run_w4(bench: Bench, name: str) -> dict[str, float]:
         file = bench.produce_file(places, Batch())
         for connections, depth in SHAPES:
             shape = {"connections": connections, "depth": depth, "produce": file}
-            with bench.watch(broker) as watch:
+            key = f"w4.c{connections}d{depth}"
+            with bench.watch(broker, key) as watch:
                 seconds = bench.scale.seconds * 0.7
                 done = clients.load(bench.tools, broker, "requests", **shape, seconds=seconds)
-            values |= request_figures(f"w4.c{connections}d{depth}", done, watch.cpu_s)
+            values |= request_figures(key, done, watch.cpu_s)
             cpu, requests = cpu + watch.cpu_s, requests + done["requests"]
     return {**values, "w4.cpu": cpu / requests * MILLION}
 
@@ -94,7 +95,7 @@ def run_w12(bench: Bench, name: str) -> dict[str, float]:
     with bench.topic(broker, 16) as places:
         file = bench.produce_file(places, Batch())
         shape = {"connections": 500, "depth": 4, "rate": 5_000, "seconds": seconds}
-        with bench.watch(broker) as watch:
+        with bench.watch(broker, "w12") as watch:
             options = {"produce": file, "warmup": min(0.5, seconds / 4)}
             done = clients.load(bench.tools, broker, "requests", **shape, **options)
     return request_figures("w12", done, watch.cpu_s)

@@ -59,20 +59,20 @@ def run_partitions(bench: Bench, name: str, *, count: int) -> dict[str, float]:
         before = broker.memory().now
         with bench.topic(broker, per_topic, count // per_topic) as places:
             after = broker.memory().now
-            done, cpu = some_requests(bench, broker, places, 16)
+            done, cpu = some_requests(bench, broker, places, 16, key)
         broker.kill()
     broker.wipe()
     return {f"{key}.cpu": cpu / done * MILLION, f"{key}.memory": (after - before) * 1000 / count}
 
 
 def some_requests(
-    bench: Bench, broker: Broker, places: list[Place], connections: int
+    bench: Bench, broker: Broker, places: list[Place], connections: int, label: str
 ) -> tuple[int, float]:
     """Warm up and run; give the count of requests and the broker's CPU seconds."""
     file = bench.produce_file(places, Batch())
     shape = {"produce": file, "connections": connections}
     clients.load(bench.tools, broker, "requests", **shape, seconds=bench.scale.seconds / 2)
-    with bench.watch(broker) as watch:
+    with bench.watch(broker, label) as watch:
         done = clients.load(bench.tools, broker, "requests", **shape, seconds=bench.scale.seconds)
     return done["requests"], watch.cpu_s
 
@@ -83,10 +83,10 @@ def run_connections(bench: Bench, name: str, *, count: int) -> dict[str, float]:
     with bench.fresh(name) as broker:
         broker.start()
         with bench.topic(broker, 16) as places:
-            done, cpu = some_requests(bench, broker, places, 1)
+            done, cpu = some_requests(bench, broker, places, 1, key)
             before = broker.memory().now
             if count > 1:
-                done, cpu, after = held_requests(bench, broker, places, count)
+                done, cpu, after = held_requests(bench, broker, places, count, key)
             else:
                 after = before
         broker.kill()
@@ -95,12 +95,12 @@ def run_connections(bench: Bench, name: str, *, count: int) -> dict[str, float]:
 
 
 def held_requests(
-    bench: Bench, broker: Broker, places: list[Place], count: int
+    bench: Bench, broker: Broker, places: list[Place], count: int, label: str
 ) -> tuple[int, float, float]:
     """Run on so many connections and read the memory before they close."""
     shape = {"produce": bench.produce_file(places, Batch()), "connections": count, "hold": True}
     command = clients.loadgen(bench.tools, broker, "requests", **shape, seconds=bench.scale.seconds)
-    with clients.beside(command) as process, bench.watch(broker) as watch:
+    with clients.beside(command) as process, bench.watch(broker, label) as watch:
         done = clients.read_result(process)
         after = broker.memory().now
     return done["requests"], watch.cpu_s, after

@@ -45,7 +45,7 @@ def run_start(bench: Bench, name: str) -> dict[str, float]:
     """Start with an empty directory."""
     with bench.fresh(name) as broker:
         seconds = broker.start()
-        with bench.watch(broker) as watch:
+        with bench.watch(broker, "w11.idle") as watch:
             time.sleep(SETTLE_S)
         from_start = watch_total(broker, watch.cpu_s)
         idle = broker.memory().now
@@ -70,7 +70,7 @@ def run_start_with_topics(bench: Bench, name: str) -> dict[str, float]:
 
     with broker:
         seconds = broker.start(writable)
-        with bench.watch(broker):
+        with bench.watch(broker, "w11.idle-1000"):
             time.sleep(SETTLE_S)
         idle = broker.memory().now
     return {"w11.start-1000": seconds, "w11.idle-1000": idle}
@@ -85,7 +85,7 @@ def make_topics(broker: Broker, topics: dict[str, int]) -> None:
 def run_creation(bench: Bench, name: str) -> dict[str, float]:
     """One topic of 1,000 partitions."""
     broker = bench.broker(name)
-    with bench.watch(broker) as watch, bench.topic(broker, 1000):
+    with bench.watch(broker, "w11.create-1000") as watch, bench.topic(broker, 1000):
         seconds = time.monotonic() - watch.started
     return {"w11.create-1000": seconds}
 

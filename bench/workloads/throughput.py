@@ -68,12 +68,12 @@ def write_and_read(
     values = {}
     with bench.topic(broker, partitions) as places:
         topic = places[0].topic
-        with bench.watch(broker) as watch:
+        with bench.watch(broker, f"{key}.produce") as watch:
             written = clients.produce(bench.tools, broker, topic, how)
         values[f"{key}.produce"] = written.mb_s
         values[f"{key}.produce-cpu"] = watch.cpu_s / written.payload * GB
         if also_read:
-            with bench.watch(broker) as watch:
+            with bench.watch(broker, f"{key}.consume") as watch:
                 read = clients.consume(bench.tools, broker, topic, partitions, how.records)
             values[f"{key}.consume"] = read.mb_s
             values[f"{key}.consume-cpu"] = watch.cpu_s / read.payload * GB
@@ -99,7 +99,7 @@ def java_throughput(s: float) -> list[Step]:
 def java_produce(bench: Bench, name: str) -> dict[str, float]:
     """Measure ProducerPerformance."""
     broker, how = bench.broker(name), Sending(bench.scale.records_1k, 1024)
-    with bench.topic(broker, 16) as places, bench.watch(broker) as watch:
+    with bench.topic(broker, 16) as places, bench.watch(broker, "w2.java.produce") as watch:
         done = clients.java_produce(broker, places[0].topic, how)
     cpu = watch.cpu_s / done.payload * GB
     return {"w2.java.produce": done.mb_s, "w2.java.produce-cpu": cpu}
@@ -112,7 +112,7 @@ def java_consume(bench: Bench, name: str) -> dict[str, float]:
         raise Skip("ConsumerPerformance needs consumer groups, which Barnabas does not serve yet")
     with bench.topic(broker, 16) as places:
         clients.produce(bench.tools, broker, places[0].topic, how)
-        with bench.watch(broker) as watch:
+        with bench.watch(broker, "w2.java.consume") as watch:
             done = clients.java_consume(broker, places[0].topic, how.records)
     cpu = watch.cpu_s / done.payload * GB
     return {"w2.java.consume": done.mb_s, "w2.java.consume-cpu": cpu}
