@@ -80,6 +80,7 @@ class Ledger:
 class Left:
     """A log as a dying node had it, and what came after."""
 
+    log_start_offset: int
     log_end_offset: int
     recovery_point: int
     power_lost: bool = False
@@ -242,7 +243,8 @@ class History:
         for replica in node.replicas:
             key = (replica.key.topic, replica.key.partition)
             if key in self.ledgers:
-                self._left[key] = Left(replica.log.log_end_offset, replica.log.recovery_point)
+                log = replica.log
+                self._left[key] = Left(log.log_start_offset, log.log_end_offset, log.recovery_point)
 
     def on_failures(self, node: Node) -> None:
         """Look at how many requests a node failed to answer for reasons it did not expect."""
@@ -269,8 +271,23 @@ class History:
         for key, left in list(self._left.items()):
             if key in hosted:
                 del self._left[key]
-                self._check_start(key, hosted[key].log.log_start_offset)
+                self._see_start(key, left, hosted[key].log.log_start_offset)
                 self._compare(key, left, hosted[key].log.log_end_offset, life - 1)
+
+    def _see_start(self, key: Key, left: Left, log_start_offset: int) -> None:
+        """Compare where a log starts after a crash with what was deleted.
+
+        The name of a first segment that was never synced may be lost, and that of a later one not: then the log
+        starts there. Nothing that was promised is lost by it.
+        """
+        ledger = self.ledgers[key]
+        nothing_synced = left.power_lost and left.recovery_point <= left.log_start_offset
+        if nothing_synced and log_start_offset > ledger.deleted[1]:
+            for value, offset in ledger.acknowledged.items():
+                if ledger.flushed and left.log_start_offset <= offset < log_start_offset:
+                    raise _lost(key, offset, value, f"the log starts at {log_start_offset}")
+            ledger.deleted = log_start_offset, log_start_offset
+        self._check_start(key, log_start_offset)
 
     def _compare(self, key: Key, left: Left, end_offset: int, life: int) -> None:
         if not left.power_lost:
