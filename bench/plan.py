@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bench.profiling import Profiler
     from bench.progress import Progress
 
+WARM_SLICE_S = 0.7
 FAILURES = (ClientFailed, BrokerFailed, OSError, subprocess.SubprocessError)
 
 
@@ -42,13 +43,13 @@ class Scale(NamedTuple):
     backlog: int
     """Records of 1 KB that W7 drains."""
     warm_up_s: float
-    """Of requests before the clock starts, so that a JVM has compiled what it needs."""
+    """At most, of requests before the clock starts, so that a JVM has compiled what it needs."""
     limit_s: float
     """No step is begun after this."""
 
 
-SHORT = Scale("short", 3, 1.5, 200_000, 400_000, 4, 540)
-FULL = Scale("full", 3, 20, 2_000_000, 4_000_000, 30, 6 * 3600)
+SHORT = Scale("short", 3, 1.5, 200_000, 400_000, 20, 540)
+FULL = Scale("full", 3, 20, 2_000_000, 4_000_000, 60, 6 * 3600)
 TINY = Scale("tiny", 1, 0.3, 5_000, 10_000, 0.3, 600)
 
 
@@ -172,16 +173,35 @@ class Bench:
         return write_fetch(self.folder / "fetch", places)
 
     def _warm(self, broker: Broker) -> None:
-        """One produce, one consume, one run of requests: a JVM that was just started is slow."""
+        """One produce, one consume, then requests until they get no cheaper: a JVM that was just started is slow."""
         count = self.scale.records_1k
         with self.topic(broker, 4) as places:
             topic = places[0].topic
             clients.produce(self.tools, broker, topic, Sending(count, 1024))
             clients.consume(self.tools, broker, topic, 4, count)
             file = self.produce_file(places, Batch())
-            seconds = self.scale.warm_up_s
-            load = {"produce": file, "connections": 16, "depth": 4, "seconds": seconds}
-            clients.load(self.tools, broker, "requests", **load)
+            end = time.monotonic() + self.scale.warm_up_s
+            costs: list[float] = []
+            while time.monotonic() < end and not is_steady(costs):
+                costs.append(self._cost_of_requests(broker, file))
+
+    def _cost_of_requests(self, broker: Broker, file: Path) -> float:
+        """CPU seconds for each request, on few connections and on many."""
+        requests = 0
+        with measure.Watch(broker.pid) as watch:
+            for connections, depth in ((1, 1), (32, 4)):
+                shape = {"connections": connections, "depth": depth, "seconds": WARM_SLICE_S}
+                done = clients.load(self.tools, broker, "requests", produce=file, **shape)
+                requests += done["requests"]
+        return watch.cpu_s / requests
+
+
+def is_steady(costs: list[float]) -> bool:
+    """Whether two slices in a row were not cheaper than the best before them by more than a twentieth."""
+    if len(costs) < 3:
+        return False
+    best = min(costs[:-2])
+    return min(costs[-2:]) > 0.95 * best
 
 
 def run_all(bench: Bench, steps: list[Step], brokers: list[str], progress: Progress) -> Outcome:

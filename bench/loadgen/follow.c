@@ -1,8 +1,8 @@
 /* Readers: `drain` reads what is there as fast as it comes, `follow` waits at the end of the logs for records that a
  * producer in this process sends at a fixed rate.
  *
- * The time from a record's due moment to its arrival is known without looking into it: one connection writes to each
- * partition in order, so the offset says which record it is. The broker's work is that of any producer and reader. */
+ * The time from a record's due moment to its arrival is known without looking into it: each partition is written by one
+ * connection in order, so the offset says which record it is. The broker's work is that of any producer and reader. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,9 +39,15 @@ typedef struct {
 } Reader;
 
 typedef struct {
-    uint64_t requests;  /* sent to this partition */
-    int64_t *due;       /* by request */
+    uint64_t requests; /* sent to this partition */
+    int64_t *due;      /* by request */
 } Sent;
+
+typedef struct {
+    Connection connection;
+    uint64_t sent, answered;
+    uint64_t *numbers; /* of all requests, those that this one sent */
+} Producer;
 
 typedef struct {
     const Options *options;
@@ -51,7 +57,7 @@ typedef struct {
     int64_t start, last;
     /* follow only */
     Frames frames;
-    Connection producer;
+    Producer *producers;
     Sent *sent;
     uint64_t scheduled, total, answered, wanted;
     int64_t record_from;
@@ -230,37 +236,50 @@ static int all_finished(const Load *load) {
 
 /* ---- the producer of `follow` ---- */
 
+static int is_producer(const Load *load, const void *owner) {
+    const Producer *p = owner;
+    return load->producers && p >= load->producers && p < load->producers + load->options->producers;
+}
+
+static void send_request(Load *load, int64_t now) {
+    uint64_t number = load->scheduled++;
+    uint32_t place = (uint32_t)(number % load->frames.count);
+    Producer *p = &load->producers[place % (uint32_t)load->options->producers];
+    Frame *frame = &load->frames.all[place];
+    put32(frame->bytes + 8, (uint32_t)number);
+    queue_bytes(&p->connection, frame->bytes, frame->size);
+    p->numbers[p->sent++] = number;
+    load->sent[place].due[load->sent[place].requests++] = load->due[number];
+    histogram_add(&load->late, now - load->due[number], 1);
+    flush_bytes(&p->connection, load->epoll, p);
+}
+
 static void send_due(Load *load) {
     uint64_t ignored;
     if (read(load->timer, &ignored, sizeof ignored) < 0 && errno != EAGAIN) die("timer: %s", strerror(errno));
     int64_t now = now_ns();
-    while (load->scheduled < load->total && load->due[load->scheduled] <= now) {
-        uint32_t place = (uint32_t)(load->scheduled % load->frames.count);
-        Frame *frame = &load->frames.all[place];
-        put32(frame->bytes + 8, (uint32_t)load->scheduled);
-        queue_bytes(&load->producer, frame->bytes, frame->size);
-        load->sent[place].due[load->sent[place].requests++] = load->due[load->scheduled];
-        histogram_add(&load->late, now - load->due[load->scheduled], 1);
-        load->scheduled++;
-    }
-    flush_bytes(&load->producer, load->epoll, &load->producer);
+    while (load->scheduled < load->total && load->due[load->scheduled] <= now) send_request(load, now);
     if (load->scheduled < load->total) wake_at(load->timer, load->due[load->scheduled]);
 }
 
-static void on_acknowledged(Load *load) {
+static void take_acknowledged(Load *load, Producer *p, const uint8_t *answer, uint32_t size, int64_t now) {
+    if (p->answered == p->sent) die("an answer without a request");
+    uint64_t number = p->numbers[p->answered++];
+    uint32_t at = load->frames.all[number % load->frames.count].error_at;
+    if (size < at + 2 || get32(answer) != (uint32_t)number) die("an answer out of order");
+    if (answer[at] | answer[at + 1]) die("error code %d in an answer to Produce", (int16_t)(answer[at] << 8 | answer[at + 1]));
+    if (load->due[number] >= load->record_from) histogram_add(&load->acknowledged, now - load->due[number], 1);
+    load->answered++;
+}
+
+static void on_acknowledged(Load *load, Producer *p) {
     uint32_t size;
     size_t position = 0;
     const uint8_t *answer;
-    if (!fill(&load->producer)) return;
+    if (!fill(&p->connection)) return;
     int64_t now = now_ns();
-    while ((answer = next_answer(&load->producer, &position, &size))) {
-        uint32_t at = load->frames.all[load->answered % load->frames.count].error_at;
-        if (get32(answer) != (uint32_t)load->answered) die("an answer out of order");
-        if (answer[at] | answer[at + 1]) die("error code %d in an answer to Produce", (int16_t)(answer[at] << 8 | answer[at + 1]));
-        if (load->due[load->answered] >= load->record_from) histogram_add(&load->acknowledged, now - load->due[load->answered], 1);
-        load->answered++;
-    }
-    forget(&load->producer, position);
+    while ((answer = next_answer(&p->connection, &position, &size))) take_acknowledged(load, p, answer, size, now);
+    forget(&p->connection, position);
 }
 
 static void plan(Load *load) {
@@ -278,10 +297,13 @@ static void plan(Load *load) {
         load->sent[i].due = calloc(load->total / load->frames.count + 1, sizeof(int64_t));
 }
 
-static void start_producer(Load *load) {
+static void start_producers(Load *load) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-    open_connection(&load->producer, load->options, load->epoll, &load->producer);
+    load->producers = calloc((size_t)load->options->producers, sizeof(Producer));
+    for (int i = 0; i < load->options->producers; i++)
+        open_connection(&load->producers[i].connection, load->options, load->epoll, &load->producers[i]);
     plan(load);
+    for (int i = 0; i < load->options->producers; i++) load->producers[i].numbers = calloc(load->total, sizeof(uint64_t));
     load->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
     epoll_ctl(load->epoll, EPOLL_CTL_ADD, load->timer, &event);
     wake_at(load->timer, load->start);
@@ -291,11 +313,11 @@ static void start_producer(Load *load) {
 
 static void on_event(Load *load, const struct epoll_event *event) {
     void *owner = event->data.ptr;
+    int producer = is_producer(load, owner);
     if (!owner) send_due(load);
-    else if (owner == &load->producer && event->events & EPOLLIN) on_acknowledged(load);
-    else if (event->events & EPOLLIN) on_reader(load, owner);
+    else if (event->events & EPOLLIN) producer ? on_acknowledged(load, owner) : on_reader(load, owner);
     if (owner && event->events & EPOLLOUT)
-        flush_bytes(owner == &load->producer ? &load->producer : &((Reader *)owner)->connection, load->epoll, owner);
+        flush_bytes(producer ? &((Producer *)owner)->connection : &((Reader *)owner)->connection, load->epoll, owner);
 }
 
 static void loop(Load *load, int64_t deadline) {
@@ -357,7 +379,7 @@ void run_drain(const Options *options) {
 void run_follow(const Options *options) {
     Load *load = prepare(options, 1);
     load->frames = read_frames(options->produce_file);
-    start_producer(load);
+    start_producers(load);
     for (int i = 0; i < options->connections; i++) ask(load, &load->readers[i]);
     loop(load, load->start + (int64_t)(options->seconds * 1e9) + TAIL_NS);
     print_result(load);

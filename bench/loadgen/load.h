@@ -9,7 +9,7 @@
 
 typedef struct {
     const char *host, *produce_file, *fetch_file;
-    int port, connections, depth, hold;
+    int port, connections, depth, producers, hold;
     double seconds, warmup, rate; /* rate 0: as fast as it goes */
     uint64_t records;             /* drain: how many each reader wants */
 } Options;

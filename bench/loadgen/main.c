@@ -1,7 +1,7 @@
 /* loadgen: prepared Kafka requests against 127.0.0.1, and what the answers took.
  *
  *   loadgen requests --port P --produce FILE --connections C --depth D --seconds S [--rate R] [--warmup W] [--hold]
- *   loadgen follow   --port P --produce FILE --fetch FILE --rate RECORDS --seconds S [--warmup W] [--connections C]
+ *   loadgen follow   --port P --produce FILE --fetch FILE --rate RECORDS --seconds S [--warmup W] [--producers P] [--connections C]
  *   loadgen drain    --port P --fetch FILE --records N --seconds LIMIT [--connections C]
  *
  * Prints one JSON object. With --hold the connections stay open until stdin ends. Files come from bench/frames.py. */
@@ -15,16 +15,16 @@
 #define MAX_CONNECTIONS 20000
 #define MAX_DEPTH 1024
 
-enum { PORT, PRODUCE, FETCH, CONNECTIONS, DEPTH, SECONDS, RATE, WARMUP, RECORDS, HOLD };
+enum { PORT, PRODUCE, FETCH, CONNECTIONS, DEPTH, SECONDS, RATE, WARMUP, RECORDS, PRODUCERS, HOLD };
 
 static const struct option KNOWN[] = {
     {"port", 1, 0, PORT},       {"produce", 1, 0, PRODUCE}, {"fetch", 1, 0, FETCH}, {"connections", 1, 0, CONNECTIONS},
     {"depth", 1, 0, DEPTH},     {"seconds", 1, 0, SECONDS}, {"rate", 1, 0, RATE},   {"warmup", 1, 0, WARMUP},
-    {"records", 1, 0, RECORDS}, {"hold", 0, 0, HOLD},       {0, 0, 0, 0},
+    {"records", 1, 0, RECORDS}, {"hold", 0, 0, HOLD},       {"producers", 1, 0, PRODUCERS}, {0, 0, 0, 0},
 };
 
 static Options parse(int count, char **arguments) {
-    Options o = {.host = "127.0.0.1", .connections = 1, .depth = 1, .seconds = 1};
+    Options o = {.host = "127.0.0.1", .connections = 1, .depth = 1, .producers = 1, .seconds = 1};
     int which;
     while ((which = getopt_long(count, arguments, "", KNOWN, NULL)) != -1) switch (which) {
             case PORT: o.port = atoi(optarg); break;
@@ -36,11 +36,13 @@ static Options parse(int count, char **arguments) {
             case RATE: o.rate = atof(optarg); break;
             case WARMUP: o.warmup = atof(optarg); break;
             case RECORDS: o.records = strtoull(optarg, NULL, 10); break;
+            case PRODUCERS: o.producers = atoi(optarg); break;
             case HOLD: o.hold = 1; break;
             default: die("see the head of main.c for the options");
         }
     if (o.port < 1 || o.connections < 1 || o.connections > MAX_CONNECTIONS || o.depth < 1 || o.depth > MAX_DEPTH || o.seconds <= 0)
         die("--port, --connections (at most %d), --depth (at most %d) and --seconds must be positive", MAX_CONNECTIONS, MAX_DEPTH);
+    if (o.producers < 1 || o.producers > MAX_CONNECTIONS) die("--producers must be from 1 to %d", MAX_CONNECTIONS);
     return o;
 }
 

@@ -44,10 +44,10 @@ def all_steps(s: float, *, full: bool) -> list[Step]:
     """
     return [
         *w11(),
-        *w4(s),
         *w1_and_w2(s),
         *w10(s),
         *memory_after(),
+        *w4(s),
         *w3(s),
         *w5(s),
         *w6(s),

@@ -72,12 +72,13 @@ def test_every_request_that_is_counted_is_in_the_log(program, port, places, tmp_
     assert read["records"] == 2 * (found["records"] + 3)
 
 
-def test_every_record_is_followed_to_its_reader(program, port, places, tmp_path):
+@pytest.mark.parametrize("producers", [1, 2])
+def test_every_record_is_followed_to_its_reader(program, port, places, tmp_path, producers):
     options = {
         "produce": write_produce(tmp_path / "produce", places, Batch(records=10, value_size=50)),
         "fetch": write_fetch(tmp_path / "fetch", places),
     }
-    done = run(program, port, "follow", rate=3000, seconds=0.5, **options)
+    done = run(program, port, "follow", rate=3000, seconds=0.5, producers=producers, **options)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["records"] == found["end_to_end_us"]["count"] == 1500

@@ -92,6 +92,15 @@ def test_the_short_run_is_planned_for_less_than_ten_minutes():
     assert planned < 570
 
 
+def test_a_broker_is_warm_when_requests_get_no_cheaper():
+    assert not plan.is_steady([])
+    assert not plan.is_steady([1.0, 1.0])
+    assert plan.is_steady([1.0, 1.0, 1.0])
+    assert not plan.is_steady([9.0, 5.0, 4.0])
+    assert not plan.is_steady([9.0, 9.0, 5.0])
+    assert plan.is_steady([9.0, 5.0, 4.9, 5.2])
+
+
 def test_progress():
     assert clock(125.9) == "2:05"
     assert bar(0.5).count("█") == 15

@@ -33,7 +33,19 @@ def test_the_table_names_ratio_target_and_verdict():
     lines = report.table(outcome().results.values(), details=True).splitlines()
     (row,) = [line for line in lines if line.startswith("requests/s")]
     assert row.split() == (
-        ["requests/s,", "1", "connection", "30.0", "(29.0..31.0)", "20.0", "1/s", "1.50x", "≥", "1.0x", "met"]
+        [
+            "requests/s,",
+            "1",
+            "connection",
+            "30.0",
+            "(29.0..31.0)",
+            "20.0",
+            "1/s",
+            "1.50x",
+            "≥",
+            "1.0x",
+            "met",
+        ]
     )
     (row,) = [line for line in lines if line.startswith("start")]
     assert row.endswith("MISSED")
