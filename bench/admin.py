@@ -32,6 +32,8 @@ DELETE_VERSION = 4
 API_VERSIONS_VERSION = 0
 ALREADY_THERE = 36
 TOPICS_PER_REQUEST = 100
+PARTITIONS_PER_REQUEST = 2_000
+"""Apache Kafka refuses to make 10,000 at once."""
 
 
 class BrokerFailed(Exception):
@@ -94,11 +96,10 @@ class Admin:
 
     def create(self, topics: Mapping[str, int]) -> None:
         """Make topics with so many partitions each; returns when the broker says so."""
-        names = list(topics)
-        for start in range(0, len(names), TOPICS_PER_REQUEST):
+        for names in chunks(topics):
             wanted = [
                 CreatableTopic(name=name, num_partitions=topics[name], replication_factor=1)
-                for name in names[start : start + TOPICS_PER_REQUEST]
+                for name in names
             ]
             request = CreateTopicsRequest(topics=wanted, timeout_ms=30_000)
             for topic in self.ask(request, CREATE_VERSION).topics:
@@ -138,6 +139,19 @@ class Admin:
         """Create topics and wait until every partition is writable."""
         self.create(topics)
         self.prime(topics)
+
+
+def chunks(topics: Mapping[str, int]) -> list[list[str]]:
+    """Split topics into requests that a broker takes: not too many of them, nor of their partitions."""
+    parts: list[list[str]] = [[]]
+    room = PARTITIONS_PER_REQUEST
+    for name, partitions in topics.items():
+        if parts[-1] and (len(parts[-1]) == TOPICS_PER_REQUEST or partitions > room):
+            parts.append([])
+            room = PARTITIONS_PER_REQUEST
+        parts[-1].append(name)
+        room -= partitions
+    return parts
 
 
 def _one_record_each(places: set[tuple[str, int]]) -> ProduceRequest:

@@ -54,9 +54,9 @@ class Result:
 
     @property
     def ratio(self) -> float | None:
-        """Barnabas's median over Apache Kafka's."""
+        """Barnabas's median over Apache Kafka's, where both mean something: memory may also shrink."""
         ours, theirs = self.median(BARNABAS), self.median(KAFKA)
-        if ours is None or not theirs:
+        if ours is None or theirs is None or ours < 0 or theirs <= 0:
             return None
         return ours / theirs
 
