@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.broker.dispatch import Api
+    from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Start, Task
     from barnabas.core.waiting import Waiter
     from barnabas.model.config.broker_config import BrokerConfig
@@ -72,8 +73,8 @@ class Node:
         self.advertised: dict[str, tuple[str, int]] = {}
         #: The request that a link waits for, if it waits for bytes: to forget it when the link goes.
         self.waiters: dict[Link, Waiter[Any]] = {}
-        #: Topics between the decision to create them and their first replica: name -> nothing.
-        self.creating: dict[str, None] = {}
+        #: Topics between the decision to create them and their first replica: folded name -> name.
+        self.creating: dict[str, str] = {}
         self.fetch_bytes_max = config.get_int("fetch.max.bytes")
         self.stopping = False
         self.upkeep = Upkeep(self)
@@ -147,6 +148,16 @@ class Node:
             call.link.close()
         else:
             call.link.reply(parts)
+
+    def hosted(self, topic: str, index: int) -> Replica | ErrorCode:
+        """Find a replica that can be used, or the error to answer with."""
+        replica = self.replicas.get(topic, index)
+        if replica is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else replica
+        known = self.topics.by_name.get(topic)
+        if known is not None and 0 <= index < len(known.partitions):
+            return ErrorCode.KAFKA_STORAGE_ERROR  # its log could not be opened
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def served_versions(self) -> list[tuple[int, int, int]]:
         """Tell which APIs are served: (key, lowest, highest version)."""

@@ -15,7 +15,7 @@ from barnabas.core.partition import PartitionState
 from barnabas.model.cluster import Partition, Topic
 from barnabas.model.config.alter import replace_topic
 from barnabas.model.errors import ErrorCode, KafkaError
-from barnabas.model.ids import TopicId, TopicPartition, collides, topic_name_problem
+from barnabas.model.ids import TopicId, TopicPartition, folded, topic_name_problem
 from barnabas.ports import CoordinationError
 from barnabas.storage.directory import WrongTopic
 
@@ -44,14 +44,14 @@ def plan_topic(
     problem = topic_name_problem(name)
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-    if name in node.topics.by_name or name in node.creating:
+    if name in node.topics.by_name or node.creating.get(folded(name)) == name:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    for other in (*node.topics.by_name, *node.creating):
-        if collides(name, other):
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
-                f"Topic '{name}' collides with existing topic: {other}",
-            )
+    other = node.topics.collides_with(name) or node.creating.get(folded(name))
+    if other is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with existing topic: {other}",
+        )
     overrides = replace_topic(node.config, configs)
     partitions = [Partition(replicas, replicas[0], 0, replicas) for replicas in assignment]
     return Topic(name, new_id(node), partitions, overrides)
@@ -118,9 +118,14 @@ def check_assignment(
     return [tuple(assignments[index]) for index in sorted(assignments)]
 
 
+def reserve(node: Node, topic: Topic) -> None:
+    """Keep the name from being planned again; `create` must follow, and gives it free."""
+    node.creating[folded(topic.name)] = topic.name
+
+
 def create(node: Node, topic: Topic) -> Task[None]:
     """Write the topic down and host it; KafkaError if somebody was faster or the disk refuses."""
-    node.creating[topic.name] = None
+    reserve(node, topic)
     operations = znodes.create_topic_operations(topic)
     try:
         yield from store.commit(node, operations)
@@ -130,7 +135,7 @@ def create(node: Node, topic: Topic) -> Task[None]:
             ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists."
         ) from None
     finally:
-        node.creating.pop(topic.name, None)
+        node.creating.pop(folded(topic.name), None)
     log.info("created topic %s with %d partitions", topic.name, len(topic.partitions))
 
 

@@ -67,9 +67,9 @@ def topic_name_problem(name: str) -> str | None:
     return None
 
 
-def collides(name: str, other: str) -> bool:
-    """Tell whether two names would be one in metrics, where '.' and '_' are the same."""
-    return name.replace(".", "_") == other.replace(".", "_")
+def folded(name: str) -> str:
+    """Return the name as metrics show it, where '.' and '_' are the same: no two topics may share it."""
+    return name.replace(".", "_")
 
 
 def topic_id_text(topic_id: TopicId) -> str:

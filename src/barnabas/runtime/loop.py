@@ -79,19 +79,33 @@ class BookedCall:
 
 
 class _SelectorPoll:
-    """`select.epoll`'s few calls on systems without it."""
+    """`select.epoll`'s few calls on systems without it.
+
+    A selector can watch for reading and writing only: one that hangs up while it is not read is noticed when it is.
+    """
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
+        self._watched: set[int] = set()
 
     def register(self, fd: int, events: int) -> None:
-        self._selector.register(fd, self._mask(events))
+        self.modify(fd, events)
 
     def modify(self, fd: int, events: int) -> None:
-        self._selector.modify(fd, self._mask(events))
+        mask = selectors.EVENT_READ if events & READ else 0
+        mask |= selectors.EVENT_WRITE if events & WRITE else 0
+        if not mask:
+            self.unregister(fd)
+        elif fd in self._watched:
+            self._selector.modify(fd, mask)
+        else:
+            self._selector.register(fd, mask)
+            self._watched.add(fd)
 
     def unregister(self, fd: int) -> None:
-        self._selector.unregister(fd)
+        if fd in self._watched:
+            self._watched.remove(fd)
+            self._selector.unregister(fd)
 
     def poll(self, timeout: float, maxevents: int) -> list[tuple[int, int]]:
         found = []
@@ -102,12 +116,6 @@ class _SelectorPoll:
 
     def close(self) -> None:
         self._selector.close()
-
-    @staticmethod
-    def _mask(events: int) -> int:
-        mask = selectors.EVENT_WRITE if events & WRITE else 0
-        # A selector cannot watch for a hang-up alone: reading tells it as well.
-        return mask | selectors.EVENT_READ if events & (READ | HANGUP) else mask
 
 
 class Loop:

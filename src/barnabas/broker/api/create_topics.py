@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker import topic_creation
+from barnabas.broker.tasks import drive, together
 from barnabas.model.config.describe import describe_topic
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.create_topics import (
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from barnabas.broker.tasks import Task
     from barnabas.model.cluster import Topic
 
+log = logging.getLogger(__name__)
+
 #: Kafka's brokers answer with the new topic's settings from this version on (KIP-525).
 _DETAILS_SINCE = 5
 
@@ -30,20 +35,44 @@ def handle(call: Call) -> Task[CreateTopicsResponse]:
     """Create, or with validate_only just check."""
     request: CreateTopicsRequest = call.request
     times = Counter(wanted.name for wanted in request.topics)
-    results = []
+    planned: list[Topic] = []
+    outcomes: dict[str, Topic | BaseException] = {}
     # A name that is there twice is refused once.
     for wanted in {wanted.name: wanted for wanted in request.topics}.values():
         try:
             if times[wanted.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            topic = _plan(call.node, wanted)
-            if not request.validate_only:
-                yield from topic_creation.create(call.node, topic)
+            topic = outcomes[wanted.name] = _plan(call.node, wanted)
         except KafkaError as refusal:
-            results.append(_failed(wanted.name, refusal.code, refusal.message))
+            outcomes[wanted.name] = refusal
+            continue
+        if not request.validate_only:
+            topic_creation.reserve(call.node, topic)
+            planned.append(topic)
+    if planned:
+        # Side by side: their commits share the store's syncs.
+        creations = [partial(drive, topic_creation.create(call.node, topic)) for topic in planned]
+        errors = yield together(creations)
+        outcomes.update((t.name, e) for t, e in zip(planned, errors, strict=True) if e is not None)
+    return CreateTopicsResponse(topics=_results(call, outcomes))
+
+
+def _results(call: Call, outcomes: dict[str, Topic | BaseException]) -> list[CreatableTopicResult]:
+    """Answer in the order of the request; settings are described once for topics that have the same."""
+    described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
+    results = []
+    for name, outcome in outcomes.items():
+        if isinstance(outcome, KafkaError):
+            results.append(_failed(name, outcome.code, outcome.message))
+        elif isinstance(outcome, BaseException):
+            log.error("creating %s failed", name, exc_info=outcome)
+            results.append(_failed(name, ErrorCode.UNKNOWN_SERVER_ERROR, None))
         else:
-            results.append(_created(call, topic))
-    return CreateTopicsResponse(topics=results)
+            key = tuple(sorted(outcome.overrides.items()))
+            if key not in described:
+                described[key] = _described(call, outcome)
+            results.append(_created(call, outcome, described[key]))
+    return results
 
 
 def refuse(
@@ -77,22 +106,28 @@ def _plan(node: Node, wanted: CreatableTopic) -> Topic:
     return topic_creation.plan_topic(node, wanted.name, assignment, configs)
 
 
-def _created(call: Call, topic: Topic) -> CreatableTopicResult:
+def _created(
+    call: Call, topic: Topic, configs: list[CreatableTopicConfigs]
+) -> CreatableTopicResult:
     result = CreatableTopicResult(name=topic.name, topic_id=topic.id)
     if call.version >= _DETAILS_SINCE:
         result.num_partitions = len(topic.partitions)
         result.replication_factor = len(topic.partitions[0].replicas)
-        result.configs = [
-            CreatableTopicConfigs(
-                name=entry.name,
-                value=entry.value,
-                read_only=entry.read_only,
-                config_source=entry.source,
-                is_sensitive=entry.is_sensitive,
-            )
-            for entry in describe_topic(call.node.config, topic.overrides)
-        ]
+        result.configs = configs
     return result
+
+
+def _described(call: Call, topic: Topic) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in describe_topic(call.node.config, topic.overrides)
+    ]
 
 
 def _failed(name: str, code: ErrorCode, message: str | None) -> CreatableTopicResult:

@@ -37,9 +37,9 @@ def handle(call: Call) -> Task[DeleteRecordsResponse]:
     for topic in call.request.topics:
         results = []
         for asked in topic.partitions:
-            replica = node.replicas.get(topic.name, asked.partition_index)
+            replica = node.hosted(topic.name, asked.partition_index)
             outcome = _move_start(replica, asked.offset)
-            if replica is not None and not isinstance(outcome, ErrorCode):
+            if not isinstance(replica, ErrorCode) and not isinstance(outcome, ErrorCode):
                 moved.append(replica)
             results.append(_result(asked.partition_index, outcome))
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
@@ -72,10 +72,10 @@ def refuse(
     )
 
 
-def _move_start(replica: Replica | None, offset: int) -> int | ErrorCode:
+def _move_start(replica: Replica | ErrorCode, offset: int) -> int | ErrorCode:
     """Let the log start at `offset`; where it starts now, or why not."""
-    if replica is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if isinstance(replica, ErrorCode):
+        return replica
     code = _decide(replica, offset)
     if code:
         return code

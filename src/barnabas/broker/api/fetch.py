@@ -251,10 +251,7 @@ class _Fetch:
             if topic is None:
                 return ErrorCode.UNKNOWN_TOPIC_ID
             wanted.topic = topic.name
-        replica = node.replicas.get(wanted.topic, wanted.partition)
-        if replica is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else replica
+        return node.hosted(wanted.topic, wanted.partition)
 
     def after_warming(self) -> Task[FetchResponse]:
         """Bring cold ranges into memory in the background, then read as usual."""

@@ -90,9 +90,11 @@ def _named_twice(partitions: list[ListOffsetsPartition]) -> set[int]:
 def _look_up(
     call: Call, topic: str, asked: ListOffsetsPartition
 ) -> Task[ListOffsetsPartitionResponse]:
-    replica = call.node.replicas.get(topic, asked.partition_index)
+    replica = call.node.hosted(topic, asked.partition_index)
+    if isinstance(replica, ErrorCode):
+        return _failed(asked.partition_index, replica)
     code = _decide(call.version, replica, asked)
-    if replica is None or code:
+    if code:
         return _failed(asked.partition_index, code)
     if asked.timestamp < 0 and asked.timestamp != MAX_TIMESTAMP:
         return _found(asked.partition_index, _special(replica, asked.timestamp))
@@ -108,11 +110,7 @@ def _look_up(
     return _found(asked.partition_index, found)
 
 
-def _decide(version: int, replica: Replica | None, asked: ListOffsetsPartition) -> ErrorCode:
-    if replica is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if replica.offline:
-        return ErrorCode.KAFKA_STORAGE_ERROR
+def _decide(version: int, replica: Replica, asked: ListOffsetsPartition) -> ErrorCode:
     if asked.timestamp < 0 and version < _SINCE.get(asked.timestamp, 1 << 15):
         return ErrorCode.UNSUPPORTED_VERSION
     return replica.state.decide_epoch(asked.current_leader_epoch)

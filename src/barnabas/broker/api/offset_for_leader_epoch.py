@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 def handle(call: Call) -> OffsetForLeaderEpochResponse:
     """Look up every partition: nothing here needs the disk."""
-    replicas = call.node.replicas
+    node = call.node
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    _look_up(replicas.get(topic.topic, asked.partition), asked)
+                    _look_up(node.hosted(topic.topic, asked.partition), asked)
                     for asked in topic.partitions
                 ],
             )
@@ -50,11 +50,9 @@ def refuse(
     )
 
 
-def _look_up(replica: Replica | None, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    if replica is None:
-        return _failed(asked.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if replica.offline:
-        return _failed(asked.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+def _look_up(replica: Replica | ErrorCode, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    if isinstance(replica, ErrorCode):
+        return _failed(asked.partition, replica)
     code = replica.state.decide_epoch(asked.current_leader_epoch)
     if code:
         return _failed(asked.partition, code)

@@ -99,11 +99,9 @@ def _produce(
     if name is None:
         return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
     node = call.node
-    replica = node.replicas.get(name, index)
-    if replica is None:
-        return _failed(
-            index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}"
-        )
+    replica = node.hosted(name, index)
+    if isinstance(replica, ErrorCode):
+        return _failed(index, replica, f"{name}-{index}: {replica.message}")
     replica.metrics.produces += 1
     try:
         response = _append(call, replica, records)
@@ -117,8 +115,6 @@ def _produce(
 
 def _append(call: Call, replica: Replica, records: memoryview | None) -> PartitionProduceResponse:
     node, log = call.node, replica.log
-    if replica.offline:
-        raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk of {replica.key} has failed")
     config = replica.config
     code = replica.state.decide_append(call.request.acks, config.min_insync_replicas)
     if code:
