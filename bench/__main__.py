@@ -28,7 +28,8 @@ from bench.workloads import TITLES, all_steps, chosen
 @click.option("--native", is_flag=True, help="With --profile: show C frames too.")
 def main(*, full: bool, tiny: bool, only: str, profile: bool, native: bool) -> None:
     """Measure Barnabas against Apache Kafka with the same clients, and print the ratios."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(143))
     scale = FULL if full else TINY if tiny else SHORT
     names = wanted(only)
     with_scaling = full or "scale" in names
@@ -84,6 +85,10 @@ def run_comparison(scale: Scale, steps: list[Step], *, whole: bool) -> None:
     class_path()
     about = history.circumstances(scale.name)
     outcome = measured(scale, steps, [BARNABAS, KAFKA], None)
+    if history.commit() != about.commit:
+        outcome.failures.append(
+            "the source changed during the run: its figures belong to no commit"
+        )
     click.echo(report.table(outcome.results.values(), details=not whole))
     click.echo(f"\n{report.verdicts(outcome.results.values())}")
     click.echo(f"noise: {report.noise_text(outcome.noise)}")

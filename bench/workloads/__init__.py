@@ -51,7 +51,7 @@ def all_steps(s: float, *, full: bool) -> list[Step]:
         *w3(s),
         *w5(s),
         *w6(s),
-        *w7(s),
+        *w7(s, cold=full),
         *w8(s),
         *w12(s),
         *(scaling(s) if full else []),

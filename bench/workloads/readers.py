@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import clients
 from bench.clients import Sending
 from bench.figures import Figure
-from bench.plan import Step
+from bench.plan import Skip, Step
 from bench.workloads.units import GB
 
 if TYPE_CHECKING:
     from bench.plan import Bench
+
+DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
 
 def w6(s: float) -> list[Step]:
@@ -39,25 +43,51 @@ def run_w6(bench: Bench, name: str) -> dict[str, float]:
     return {"w6.consume": rate, "w6.cpu": watch.cpu_s / moved * GB}
 
 
-def w7(s: float) -> list[Step]:
-    """A reader that starts far behind while records keep coming."""
-    figures = (
-        Figure("w7.consume", "backlog drained while producing", "MB/s", True, 1.0),
-        Figure("w7.cpu", "… broker CPU per GB drained", "s/GB", False, 1.0),
+def w7(s: float, *, cold: bool) -> list[Step]:
+    """A reader that starts far behind while records keep coming; also with nothing of the backlog in memory."""
+    warm = Step("w7", "backlog", backlog_figures("w7", "backlog"), run_w7, 2.5 + 2.5 * s)
+    figures = backlog_figures("w7.cold", "backlog read from disk")
+    return [warm, Step("w7", "cold backlog", figures, run_w7_cold, 4 + 3 * s)] if cold else [warm]
+
+
+def backlog_figures(key: str, label: str) -> tuple[Figure, ...]:
+    """How fast, and what it costs the broker."""
+    return (
+        Figure(f"{key}.consume", f"{label} drained while producing", "MB/s", True, 1.0),
+        Figure(f"{key}.cpu", "… broker CPU per GB drained", "s/GB", False, 1.0),
     )
-    return [Step("w7", "backlog", figures, run_w7, 2.5 + 2.5 * s)]
 
 
 def run_w7(bench: Bench, name: str) -> dict[str, float]:
+    """With the backlog in the page cache, as far as it fits."""
+    return drain_backlog(bench, name, "w7")
+
+
+def run_w7_cold(bench: Bench, name: str) -> dict[str, float]:
+    """With the page cache emptied before, which only root may do."""
+    if not os.access(DROP_CACHES, os.W_OK):
+        raise Skip("only root may empty the page cache")
+    return drain_backlog(bench, name, "w7.cold", cold=True)
+
+
+def empty_page_cache() -> None:
+    """Write everything out and let the kernel forget it."""
+    os.sync()
+    DROP_CACHES.write_text("1\n")
+
+
+def drain_backlog(bench: Bench, name: str, key: str, *, cold: bool = False) -> dict[str, float]:
     """5,000 records/s go on being written."""
     broker, count = bench.broker(name), bench.scale.backlog
     with bench.topic(broker, 16) as places:
         topic = places[0].topic
         clients.produce(bench.tools, broker, topic, Sending(count, 1024))
+        if cold:
+            empty_page_cache()
         going_on = Sending(1_000_000_000, 1024, rate=5_000)
         with (
             clients.beside(clients.producing(bench.tools, broker, topic, going_on)),
-            bench.watch(broker, "w7") as watch,
+            bench.watch(broker, key) as watch,
         ):
             done = clients.consume(bench.tools, broker, topic, 16, count)
-    return {"w7.consume": done.mb_s, "w7.cpu": watch.cpu_s / done.payload * GB}
+    return {f"{key}.consume": done.mb_s, f"{key}.cpu": watch.cpu_s / done.payload * GB}
