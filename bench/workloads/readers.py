@@ -22,7 +22,7 @@ def w6(s: float) -> list[Step]:
     """One producer as fast as it goes, eight connections that each read everything."""
     figures = (
         Figure("w6.consume", "fan-out 1 → 8, read in sum", "MB/s", True, 1.0),
-        Figure("w6.cpu", "… broker CPU per GB written and read", "s/GB", False, 1.0),
+        Figure("w6.cpu", "broker CPU, fan-out, written and read", "s/GB", False, 1.0),
     )
     return [Step("w6", "fan-out 1 → 8", figures, run_w6, 1.5 + 1.5 * s)]
 
@@ -54,7 +54,7 @@ def backlog_figures(key: str, label: str) -> tuple[Figure, ...]:
     """How fast, and what it costs the broker."""
     return (
         Figure(f"{key}.consume", f"{label} drained while producing", "MB/s", True, 1.0),
-        Figure(f"{key}.cpu", "… broker CPU per GB drained", "s/GB", False, 1.0),
+        Figure(f"{key}.cpu", f"broker CPU, {label} drained", "s/GB", False, 1.0),
     )
 
 

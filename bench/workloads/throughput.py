@@ -39,12 +39,18 @@ def throughput(
     what = f"{SIZES[size]}, {partitions} partition{'s' * (partitions > 1)}"
     figures = [
         Figure(f"{name}.produce", f"produce {what}, acks {ACKS[acks]}", "MB/s", True, 1.0),
-        Figure(f"{name}.produce-cpu", f"… broker CPU, acks {ACKS[acks]}", "s/GB", False, 1.0),
+        Figure(
+            f"{name}.produce-cpu",
+            f"broker CPU, produce {what}, acks {ACKS[acks]}",
+            "s/GB",
+            False,
+            1.0,
+        ),
     ]
     if also_read:
         figures += [
             Figure(f"{name}.consume", f"consume {what}", "MB/s", True, 1.0),
-            Figure(f"{name}.consume-cpu", "… broker CPU", "s/GB", False, 1.0),
+            Figure(f"{name}.consume-cpu", f"broker CPU, consume {what}", "s/GB", False, 1.0),
         ]
 
     def run(bench: Bench, broker: str) -> dict[str, float]:
