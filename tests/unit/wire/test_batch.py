@@ -118,3 +118,23 @@ def test_garbage_does_not_decompress(codec):
 
     with pytest.raises(CompressionError):
         decompress(codec, b"\x07garbage that is no frame of any kind", LIMIT)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 400), st.integers(1, 150)), min_size=1, max_size=6),
+    st.integers(-3, 3),
+)
+def test_the_walk_agrees_with_decoding(runs, lie):
+    """Runs of equal records, where offsets and lengths grow by a byte in between; counts that lie or do not."""
+    sizes = [size for size, count in runs for _ in range(count)]
+    built = memoryview(build([Record(i, i, None, b"x" * size) for i, size in enumerate(sizes)]))
+    struct.pack_into(">i", built, 57, len(sizes) + lie)
+    header = read_header(built)
+    assert batch.records_fit(built, header) == (lie == 0)
+
+
+def test_a_run_that_ends_outside_of_the_batch_is_no_run():
+    built = build([Record(i, 0, None, b"x" * 20) for i in range(50)])
+    short = memoryview(built)[: len(built) - 1]
+    struct.pack_into(">i", short, 8, len(short) - 12)
+    assert not batch.records_fit(short, read_header(short))
