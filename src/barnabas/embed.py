@@ -81,7 +81,7 @@ class Broker:
 
     def close(self) -> None:
         """Stop it cleanly; temporary storage is removed. Harmless if closed."""
-        self._broker.stop()
+        self._broker.stop(discard=self._temporary is not None)
         self._thread.join()
         self._remove_storage()
 

@@ -66,9 +66,12 @@ class RunningBroker:
         if self._failure is not None:
             raise self._failure
 
-    def stop(self) -> None:
-        """Begin a clean stop. Safe from any thread and from a signal handler; twice is once."""
-        self.loop.post(self._begin_stop)
+    def stop(self, *, discard: bool = False) -> None:
+        """Begin a clean stop. Safe from any thread and from a signal handler; twice is once.
+
+        With `discard` nothing is synced or marked clean: the data is about to be deleted.
+        """
+        self.loop.post(lambda: self._begin_stop(discard=discard))
 
     def _drive(self, task: Task[Any], then: Callable[[], None]) -> None:
         def finished(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
@@ -117,21 +120,26 @@ class RunningBroker:
             return False
         return True
 
-    def _begin_stop(self) -> None:
+    def _begin_stop(self, *, discard: bool) -> None:
         if self._stopping:
             return
         self._stopping = True
         self.server.stop_listening()
         self.node.release_waiting()
-        self._drain(self.loop.clock.monotonic_ms() + DRAIN_MS)
+        self._drain(self.loop.clock.monotonic_ms() + DRAIN_MS, discard=discard)
 
-    def _drain(self, deadline_ms: int) -> None:
+    def _drain(self, deadline_ms: int, *, discard: bool) -> None:
         now_ms = self.loop.clock.monotonic_ms()
         if not self.server.is_quiet and now_ms < deadline_ms:
-            self.loop.call_at(now_ms + _DRAIN_STEP_MS, lambda: self._drain(deadline_ms))
+            self.loop.call_at(
+                now_ms + _DRAIN_STEP_MS, lambda: self._drain(deadline_ms, discard=discard)
+            )
             return
         self.server.close()
-        self._drive(self.node.stop(), self.loop.stop)
+        if discard:
+            self.loop.stop()
+        else:
+            self._drive(self.node.stop(), self.loop.stop)
 
     def _close(self) -> None:
         if self.metrics_server is not None:
