@@ -48,7 +48,7 @@ def refused(*args):
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_one_ready_line_and_a_clean_stop(tmp_path, number):
     with Running("--data-dir", str(tmp_path / "d"), "--listen", "127.0.0.1:0") as broker:
         assert AdminClient({"bootstrap.servers": broker.ready[0]}).list_topics(timeout=10).brokers
@@ -71,6 +71,7 @@ def test_a_mistyped_setting_is_refused_with_the_nearest(tmp_path):
         (["--listen", "9092"], "HOST:PORT"),
         (["--listen", "127.0.0.1:99999"], "65535"),
         (["--metrics", "nowhere"], "HOST:PORT"),
+        (["--metrics", "127.0.0.1:99999"], "65535"),
         (["--set", "listeners=SSL://127.0.0.1:0"], "SSL"),
     ],
 )
@@ -170,3 +171,13 @@ def test_help_names_the_options():
     done = subprocess.run([*UP, "--help"], capture_output=True, text=True, timeout=60, check=True)
     for option in ("--data-dir", "--listen", "--set", "--config", "--metrics", "--log-format"):
         assert option in done.stdout
+
+
+def test_a_closed_stdout_does_not_matter(tmp_path):
+    script = f"exec {sys.executable} -m barnabas.cli.main up --data-dir d --listen 127.0.0.1:0 >&-"
+    with subprocess.Popen(["sh", "-c", script], cwd=tmp_path, stderr=subprocess.PIPE) as broker:
+        meta = tmp_path / "d" / "meta.properties"
+        while not meta.exists():
+            assert broker.poll() is None, broker.stderr.read()
+        broker.terminate()
+        assert broker.wait(STOP_S) == 0

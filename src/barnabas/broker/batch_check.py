@@ -23,13 +23,25 @@ from barnabas.wire.batch import (
 from barnabas.wire.compression import BY_NAME, Codec, CompressionError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from barnabas.model.config.log_config import LogConfig
 
 #: zstd needs clients that know it (KIP-110).
 ZSTD_SINCE_VERSION: Final = 7
 _UNLIMITED: Final = 0x7FFFFFFFFFFFFFFF
-#: What a batch may decompress to, as a multiple of what it may weigh compressed.
-EXPANSION_MAX: Final = 100
+#: What a batch may decompress to where it must be looked into: it is done on the loop.
+UNPACKED_BYTES_MAX: Final = 16 * 1024 * 1024
+#: And how many records are looked at: about 3 µs each.
+RECORDS_LOOKED_AT_MAX: Final = 50_000
+
+_LEVELS: Final[dict[Codec, Callable[[LogConfig], int | None]]] = {
+    Codec.NONE: lambda _config: None,
+    Codec.SNAPPY: lambda _config: None,
+    Codec.GZIP: lambda config: config.compression_gzip_level,
+    Codec.LZ4: lambda _config: None,
+    Codec.ZSTD: lambda config: config.compression_zstd_level,
+}
 
 
 class Refusal(Exception):
@@ -134,7 +146,7 @@ def conform(
     Without such settings that is the very same memory.
     """
     append_time = -1
-    if config.compact and any(record.key is None for record in _records(batch, config)):
+    if config.compact and any(r.key is None for r in _records(batch, header, config)):
         raise Refusal(ErrorCode.INVALID_RECORD, "a compacted topic takes no records without a key")
     if config.compression_type != "producer":
         batch, header = _with_codec(batch, header, config)
@@ -152,9 +164,9 @@ def _with_codec(
     wanted = BY_NAME[config.compression_type]
     if header.codec == wanted:
         return batch, header
-    limit = config.max_message_bytes * EXPANSION_MAX
+    level = _LEVELS[wanted](config)
     try:
-        batch = memoryview(batches.recompress(batch, wanted, limit))
+        batch = memoryview(batches.recompress(batch, wanted, _unpacked_max(config), level))
     except CompressionError as problem:
         raise Refusal(
             ErrorCode.CORRUPT_MESSAGE, f"the batch does not decompress: {problem}"
@@ -186,7 +198,8 @@ def _check_times(batch: memoryview, header: BatchHeader, config: LogConfig, now_
     if before_max == _UNLIMITED:
         return
     earliest = min(
-        (r.timestamp for r in _records(batch, config) if r.timestamp != -1), default=now_ms
+        (r.timestamp for r in _records(batch, header, config) if r.timestamp != -1),
+        default=now_ms,
     )
     if now_ms - earliest > before_max:
         raise Refusal(
@@ -196,8 +209,19 @@ def _check_times(batch: memoryview, header: BatchHeader, config: LogConfig, now_
         )
 
 
-def _records(batch: memoryview, config: LogConfig) -> list[batches.Record]:
+def _records(batch: memoryview, header: BatchHeader, config: LogConfig) -> Iterator[batches.Record]:
+    """Look at the records, as far as that may take: a small batch can claim millions."""
+    if header.record_count > RECORDS_LOOKED_AT_MAX:
+        raise Refusal(
+            ErrorCode.INVALID_RECORD,
+            f"{header.record_count} records in one batch; on a topic whose settings ask for a look at"
+            f" each, at most {RECORDS_LOOKED_AT_MAX} are taken",
+        )
     try:
-        return batches.read_records(batch, config.max_message_bytes * EXPANSION_MAX)
+        yield from batches.walk_records(batch, _unpacked_max(config))
     except (batches.BatchError, CompressionError) as problem:
         raise Refusal(ErrorCode.INVALID_RECORD, str(problem)) from None
+
+
+def _unpacked_max(config: LogConfig) -> int:
+    return max(UNPACKED_BYTES_MAX, 2 * config.max_message_bytes)

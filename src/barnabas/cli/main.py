@@ -89,6 +89,7 @@ def cli(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click'
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the `barnabas` script."""
+    _open_closed_streams()
     try:
         code = cli.main(arguments, prog_name="barnabas", standalone_mode=False)
     except click.ClickException as error:
@@ -100,6 +101,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         code = _report(error)
     sys.exit(_finish(code if isinstance(code, int) else 0))
+
+
+def _open_closed_streams() -> None:
+    """Put /dev/null where stdin, stdout or stderr were closed (`>&-`): no file of ours may get their number."""
+    for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115
 
 
 def _report(error: OSError) -> int:

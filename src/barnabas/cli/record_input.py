@@ -91,16 +91,26 @@ def split_stream(
 ) -> Iterator[bytes]:
     """The pieces between delimiters; a last piece without one counts if it has bytes."""
     assert delimiter
-    rest = b""
-    # Reading at least as much as is held keeps the copying of a very long piece linear.
-    while data := stream.read1(max(READ_BYTES, len(rest))):
+    held: list[bytes] = []  # the pieces of a line whose end has not come, joined once
+    held_bytes, tail = 0, b""
+    while data := stream.read1(READ_BYTES):
         on_read(len(data))
-        *whole, rest = (rest + data).split(delimiter)
-        yield from whole
-        if len(rest) > RECORD_BYTES_MAX:
+        data = tail + data
+        *whole, rest = data.split(delimiter)
+        if whole:
+            yield b"".join([*held, whole[0]])
+            yield from whole[1:]
+            held, held_bytes = [], 0
+        # A delimiter may be cut in two: what could be its beginning is looked at again.
+        cut = max(len(rest) - len(delimiter) + 1, 0)
+        held.append(rest[:cut])
+        held_bytes += cut
+        tail = rest[cut:]
+        if held_bytes > RECORD_BYTES_MAX:
             raise ValueError(f"no {delimiter!r} within {RECORD_BYTES_MAX:,} bytes")
-    if rest:
-        yield rest
+    last = b"".join([*held, tail])
+    if last:
+        yield last
 
 
 def drafts_from_lines(lines: Iterator[bytes], form: LineForm) -> Iterator[tuple[int, Draft]]:

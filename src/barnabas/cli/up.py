@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from barnabas.model.config.listeners import PORT_MAX
 from barnabas.runtime import logs
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _serve(config: BrokerConfig, metrics: str | None) -> None:
         broker = RunningBroker(config, _metrics_address(metrics))
     except OSError as problem:
         _fail(str(problem))
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: broker.stop())
     try:
         broker.run(lambda: _announce(broker))
@@ -145,21 +146,21 @@ def _metrics_address(text: str | None) -> tuple[str, int] | None:
     if text is None:
         return None
     host, _, port = text.rpartition(":")
-    if not port.isdigit():
-        _refuse(f"--metrics {text}: write HOST:PORT")
+    if not port.isdigit() or int(port) > PORT_MAX:
+        _refuse(f"--metrics {text}: write HOST:PORT, with a port from 0 to {PORT_MAX}")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def _announce(broker: RunningBroker) -> None:
     if broker.metrics_server is not None:
         host, port = broker.metrics_server.address
-        click.echo(f"metrics at http://{host}:{port}/metrics", err=True)
+        shown_host = f"[{host}]" if ":" in host else host
+        click.echo(f"metrics at http://{shown_host}:{port}/metrics", err=True)
     shown = [
         f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         for _, host, port in broker.addresses
     ]
     click.echo(f"ready {','.join(shown)}")
-    sys.stdout.flush()
 
 
 def _refuse(message: str) -> NoReturn:

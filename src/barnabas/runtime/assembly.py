@@ -53,6 +53,8 @@ class RunningBroker:
         self.server = Server(self.loop, self.node)
         self._failure: BaseException | None = None
         self._stopping = False
+        self._discard = False
+        self._is_started = False
         #: Addresses that clients can connect to, once it runs: (listener name, host, port).
         self.addresses: list[tuple[str, str, int]] = []
 
@@ -88,7 +90,9 @@ class RunningBroker:
         self.loop.stop()
 
     def _listen(self, ready: Callable[[], None]) -> None:
+        self._is_started = True
         if self._stopping:
+            self._take_leave()
             return
         config = self.node.config
         advertised = {listener.name: listener for listener in config.advertised_listeners}
@@ -124,19 +128,22 @@ class RunningBroker:
         if self._stopping:
             return
         self._stopping = True
+        self._discard = discard
+        if self._is_started:  # else it stops as soon as it has
+            self._take_leave()
+
+    def _take_leave(self) -> None:
         self.server.stop_listening()
         self.node.release_waiting()
-        self._drain(self.loop.clock.monotonic_ms() + DRAIN_MS, discard=discard)
+        self._drain(self.loop.clock.monotonic_ms() + DRAIN_MS)
 
-    def _drain(self, deadline_ms: int, *, discard: bool) -> None:
+    def _drain(self, deadline_ms: int) -> None:
         now_ms = self.loop.clock.monotonic_ms()
         if not self.server.is_quiet and now_ms < deadline_ms:
-            self.loop.call_at(
-                now_ms + _DRAIN_STEP_MS, lambda: self._drain(deadline_ms, discard=discard)
-            )
+            self.loop.call_at(now_ms + _DRAIN_STEP_MS, lambda: self._drain(deadline_ms))
             return
         self.server.close()
-        if discard:
+        if self._discard:
             self.loop.stop()
         else:
             self._drive(self.node.stop(), self.loop.stop)

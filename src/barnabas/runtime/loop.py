@@ -142,6 +142,7 @@ class Loop:
         self._closing = threading.RLock()
         self._closed = False
         self._pool: ThreadPoolExecutor | None = None
+        self._turn_start_ns = time.monotonic_ns()
         self._idle_ns = 0
         self._idle_since_ns = time.monotonic_ns()
         self.watch(self._wake_read, READ, self._on_wake)
@@ -216,7 +217,8 @@ class Loop:
             wait_s = self._wait_s()
             before = now_ns()
             ready = poll(wait_s, 256)
-            self._idle_ns += now_ns() - before
+            self._turn_start_ns = now_ns()
+            self._idle_ns += self._turn_start_ns - before
             for fd, events in ready:
                 handler = handlers.get(fd)
                 if handler is not None:  # closed by an earlier callback of this turn
@@ -225,6 +227,10 @@ class Loop:
                 self._run_timers()
             for call in turn_end:
                 call()
+
+    def turn_ms(self) -> float:
+        """Return how long this turn has been going on."""
+        return (time.monotonic_ns() - self._turn_start_ns) / 1e6
 
     def take_idle_ratio(self) -> float:
         """Return the share of time since the last call in which there was nothing to do."""

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 #: One for all connections: frames that came whole are handled where they lie.
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 #: A frame is given this much room at once; a longer one grows as its bytes really come.
-FRAME_ROOM_BYTES: Final = 1024 * 1024
+FRAME_ROOM_BYTES: Final = 64 * 1024
+#: By how much the room grows: few copies for a frame of a megabyte, little room for one that never comes.
+FRAME_GROWTH: Final = 4
+#: When a turn has taken this long, each connection gets one more request in it and no second one.
+LONG_TURN_MS: Final = 50
 #: No more requests are read from a connection that has so many reply parts unsent.
 UNSENT_PARTS_MAX: Final = 256
 #: Nor from one that has so many bytes of replies in memory; slices of files do not count.
@@ -56,7 +60,8 @@ class Connection:
     """One client. It is the node's Link."""
 
     __slots__ = (
-        "_backlog", "_events", "_fd", "_filled", "_frame", "_out", "_server", "_sock", "_waiting",
+        "_backlog", "_events", "_fd", "_filled", "_frame", "_out", "_postponed", "_server", "_sock",
+        "_waiting",
         "client_id", "is_open", "last_used_ms", "listener", "local_host", "local_port", "peer_host",
     )  # fmt: skip
 
@@ -73,6 +78,8 @@ class Connection:
         self.last_used_ms = now_ms
         self._events = READ | HANGUP
         self._waiting = False
+        #: Requests lie in the backlog that are to be handled in the next turn.
+        self._postponed = False
         self._out: deque[Any] = deque()
         #: A frame that is still coming, and how much of it is here.
         self._frame: bytearray | None = None
@@ -122,7 +129,7 @@ class Connection:
         self._backlog = b""
 
     def _on_readable(self) -> None:
-        if self._waiting or self._out:
+        if self._waiting or self._out or self._postponed:
             self._watch(HANGUP | (WRITE if self._out else 0))
             return
         try:
@@ -142,11 +149,11 @@ class Connection:
         view, start = self._server.receive_view, len(self._backlog)
         if start:
             view[:start] = self._backlog
-            self._backlog = b""
         count = self._sock.recv_into(view[start:])
         if count == 0:
             self.close()
             return
+        self._backlog = b""
         self._handle_frames(view, start + count)
 
     def _read_more_of_frame(self) -> None:
@@ -163,7 +170,7 @@ class Connection:
             return
         size = _SIZE.unpack_from(frame)[0] + 4
         if len(frame) < size:
-            frame.extend(bytes(min(len(frame), size - len(frame))))
+            frame.extend(bytes(min((FRAME_GROWTH - 1) * len(frame), size - len(frame))))
             return
         self._frame = None
         self._handle_frames(memoryview(frame), size)
@@ -186,7 +193,13 @@ class Connection:
             frame_end = position + 4 + size
             if frame_end > end:
                 break
-            if self._waiting or len(self._out) > UNSENT_PARTS_MAX or held_bytes > UNSENT_BYTES_MAX:
+            if self._waiting or server.is_stopping:
+                break
+            if position and (
+                len(self._out) > UNSENT_PARTS_MAX
+                or held_bytes > UNSENT_BYTES_MAX
+                or server.is_turn_long()
+            ):
                 break
             held_bytes += self._handle(view[position + 4 : frame_end])
             if not self.is_open:
@@ -227,6 +240,13 @@ class Connection:
         """Handle requests that came behind one that waited."""
         if not self._backlog or self._waiting or not self.is_open or self._out:
             return
+        if self._server.is_turn_long():
+            self._postponed = True
+            self._server.go_on_next_turn(self)
+            return
+        if self._postponed:
+            self._postponed = False
+            self._watch(READ | HANGUP)
         backlog = bytearray(self._backlog)
         self._backlog = b""
         self._handle_frames(memoryview(backlog), len(backlog))
@@ -319,8 +339,6 @@ class Server:
         config = node.config
         self.request_bytes_max = config.get_int("socket.request.max.bytes")
         self._idle_ms_max = config.get_int("connections.max.idle.ms")
-        self._connections_max = config.get_int("max.connections")
-        self._per_ip_max = config.get_int("max.connections.per.ip")
         self._send_buffer = config.get_int("socket.send.buffer.bytes")
         self._receive_buffer = config.get_int("socket.receive.buffer.bytes")
         self._backlog_size = config.get_int("socket.listen.backlog.size")
@@ -328,6 +346,8 @@ class Server:
         self.dirty: list[Connection] = []
         self.now_ms = loop.clock.monotonic_ms()
         self.sent_bytes = 0
+        self.is_stopping = False
+        self._next_turn: list[Connection] = []
         self._listeners: list[socket.socket] = []
         self._connections: dict[int, Connection] = {}
         self._per_ip: dict[str, int] = {}
@@ -359,7 +379,8 @@ class Server:
         return len(self._connections)
 
     def stop_listening(self) -> None:
-        """Take no more connections."""
+        """Take no more connections and no more requests."""
+        self.is_stopping = True
         for sock in self._listeners:
             if sock.fileno() >= 0:
                 self.loop.unwatch(sock.fileno())
@@ -438,15 +459,36 @@ class Server:
         self.loop.watch(sock.fileno(), READ | HANGUP, connection.on_event)
 
     def _is_full(self, host: str) -> bool:
-        if len(self._connections) >= self._connections_max:
-            log.warning(
-                "refusing a connection: max.connections=%d is reached", self._connections_max
-            )
+        # Asked for each time: these settings change at run time.
+        config = self.node.config
+        connections_max = config.get_int("max.connections")
+        if len(self._connections) >= connections_max:
+            log.warning("refusing a connection: max.connections=%d is reached", connections_max)
             return True
-        if self._per_ip.get(host, 0) >= self._per_ip_max:
+        per_ip_max = config.get_int("max.connections.per.ip")
+        for override in config.get_str("max.connections.per.ip.overrides").split(","):
+            address, _, count = override.strip().rpartition(":")
+            if address == host:
+                per_ip_max = int(count)
+        if self._per_ip.get(host, 0) >= per_ip_max:
             log.warning("refusing a connection from %s: max.connections.per.ip is reached", host)
             return True
         return False
+
+    def is_turn_long(self) -> bool:
+        """Tell whether others have waited long enough for this turn to end."""
+        return self.loop.turn_ms() > LONG_TURN_MS
+
+    def go_on_next_turn(self, connection: Connection) -> None:
+        """Handle what a connection has sent already once the others had their turn."""
+        if not self._next_turn:
+            self.loop.post(self._go_on_all)
+        self._next_turn.append(connection)
+
+    def _go_on_all(self) -> None:
+        connections, self._next_turn = self._next_turn, []
+        for connection in connections:
+            connection.go_on()
 
     def _on_turn_end(self) -> None:
         """Finish what waited for this turn's appends, then send everything that is ready."""

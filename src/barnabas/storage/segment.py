@@ -25,7 +25,7 @@ from barnabas.wire.batch import (
     NO_TIMESTAMP,
     BatchError,
     read_header,
-    read_records,
+    walk_records,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ _MIN_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 #: Of a batch's header: base offset, length, format version, last offset delta.
 _SPAN: Final = Struct(">qi4xb6xi")
 #: A batch grows at most to this when its records are looked at: a bound against compression bombs.
-MAX_UNPACKED_BYTES: Final = 256 * 1024 * 1024
+MAX_UNPACKED_BYTES: Final = 64 * 1024 * 1024
 
 
 class Segment:
@@ -248,9 +248,9 @@ class Segment:
                 return record, header.partition_leader_epoch
         return None
 
-    def read_batch(self, position: int, header: BatchHeader) -> list[Record]:
-        """Read and unpack one batch."""
-        return read_records(memoryview(self.log.read(position, header.size)), MAX_UNPACKED_BYTES)
+    def read_batch(self, position: int, header: BatchHeader) -> Iterator[Record]:
+        """Read and unpack one batch, record by record."""
+        return walk_records(memoryview(self.log.read(position, header.size)), MAX_UNPACKED_BYTES)
 
 
 def _is_plausible(header: BatchHeader) -> bool:

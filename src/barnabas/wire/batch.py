@@ -205,21 +205,25 @@ class Record(NamedTuple):
 
 def read_records(batch: memoryview, limit_bytes: int) -> list[Record]:
     """Decode all records of one whole batch; at most `limit_bytes` once decompressed."""
+    return list(walk_records(batch, limit_bytes))
+
+
+def walk_records(batch: memoryview, limit_bytes: int) -> Iterator[Record]:
+    """Decode the records of one whole batch one by one: for who may stop early, or wants no list."""
     header = read_header(batch)
     payload: Buffer = batch[HEADER_SIZE : header.size]
     if header.codec:
         payload = decompress(Codec(header.codec), payload, limit_bytes)
-    data, position, records = memoryview(payload), 0, []
+    data, position = memoryview(payload), 0
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
-    try:
-        for _ in range(header.record_count):
+    for _ in range(header.record_count):
+        try:
             record, position = _read_record(data, position, header, append_time)
-            records.append(record)
-    except (IndexError, UnicodeDecodeError) as problem:
-        raise BatchError(f"a record is cut short or malformed: {problem}") from None
+        except (IndexError, UnicodeDecodeError) as problem:
+            raise BatchError(f"a record is cut short or malformed: {problem}") from None
+        yield record
     if position != len(data):
         raise BatchError(f"{len(data) - position} bytes after the last record")
-    return records
 
 
 def _read_record(
@@ -296,14 +300,16 @@ def build(
     return batch
 
 
-def recompress(batch: memoryview, codec: Codec, limit_bytes: int) -> bytearray:
+def recompress(
+    batch: memoryview, codec: Codec, limit_bytes: int, level: int | None = None
+) -> bytearray:
     """Encode the records of a batch again with another codec; everything else stays as it was."""
     header = read_header(batch)
     payload: Buffer = batch[HEADER_SIZE : header.size]
     if header.codec:
         payload = decompress(Codec(header.codec), payload, limit_bytes)
     if codec:
-        payload = compress(codec, payload)
+        payload = compress(codec, payload, level)
     again = bytearray(batch[:HEADER_SIZE])
     again += payload
     attributes = header.attributes & ~CODEC_MASK | codec

@@ -58,18 +58,21 @@ _LZ4_END: Final = bytes(4)
 _FIRST_GUESS_BYTES: Final = 64 * 1024
 
 
-def compress(codec: Codec, data: Buffer) -> bytes:
-    """Compress with Kafka's framing at the codec's default level."""
+def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
+    """Compress with Kafka's framing, at the codec's default level if none is given.
+
+    Snappy has no levels, and lz4 only its quick one here: the library's other modes give the same bytes.
+    """
     match codec:
         case Codec.GZIP:
-            squeeze = zlib.compressobj(wbits=31)
+            squeeze = zlib.compressobj(-1 if level is None else level, wbits=31)
             return squeeze.compress(data) + squeeze.flush()
         case Codec.SNAPPY:
             return _compress_snappy(memoryview(data))
         case Codec.LZ4:
             return _compress_lz4(memoryview(data))
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(data))
+            return bytes(cramjam.zstd.compress(data, level=level))
         case Codec.NONE:
             return bytes(data)
 

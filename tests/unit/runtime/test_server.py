@@ -9,6 +9,11 @@ from chaos.wire_kit import RawClient, batch, encode, eventually, fetch_request, 
 import barnabas
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 ANY = ApiVersionsRequest()
@@ -150,7 +155,9 @@ def test_replies_that_nobody_reads_stay_within_a_bound():
         try:
             with RawClient(broker.bootstrap, receive_buffer=4096) as client:
                 client.send_bytes(framed(encode(request, 9, 1)) * 400)
-                connection = next(iter(broker._broker.server._connections.values()))
+                server = broker._broker.server
+                eventually(lambda: server.connection_count == 1, "the first client to be gone")
+                (connection,) = server._connections.values()
                 eventually(lambda: connection._out, "a reply that does not leave")
                 assert is_served(broker.bootstrap)
                 _, peak = tracemalloc.get_traced_memory()
@@ -247,3 +254,14 @@ def test_advertised_addresses_are_told_per_listener():
     with barnabas.Broker(settings=settings) as broker:
         told = [addresses_told(f"{host}:{port}") for _, host, port in broker._broker.addresses]
         assert told == [[("broker.example", 1234)], [("other.example", 5678)]]
+
+
+def test_limits_count_from_the_moment_they_are_set():
+    with barnabas.Broker() as broker, RawClient(broker.bootstrap) as first:
+        change = AlterableConfig(name="max.connections.per.ip", config_operation=0, value="2")
+        resource = AlterConfigsResource(resource_type=4, resource_name="", configs=[change])
+        answer = first.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert answer.responses[0].error_code == 0
+        with RawClient(broker.bootstrap) as second, RawClient(broker.bootstrap) as third:
+            assert second.ask(MetadataRequest(topics=[]), 9).brokers
+            assert third.socket.recv(1) == b""

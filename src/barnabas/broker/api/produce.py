@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 #: From this version on topics are named by id.
 TOPIC_IDS_SINCE = 13
 _ACKS = (-1, 0, 1)
+#: The one client that Kafka lets write to internal topics.
+_ADMIN_CLIENT = "__admin_client"
 
 
 def handle(call: Call) -> Any:  # noqa: ANN401
@@ -103,6 +105,8 @@ def _produce(
     if isinstance(replica, ErrorCode):
         return _failed(index, replica, f"{name}-{index}: {replica.message}")
     replica.metrics.produces += 1
+    if replica.topic.is_internal and call.client_id != _ADMIN_CLIENT:
+        return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
     try:
         response = _append(call, replica, records)
     except Refusal as refusal:

@@ -62,7 +62,7 @@ LOG_SETTINGS: Final = settings(
         "compression.lz4.level",
         Kind.INT,
         9,
-        "How hard lz4 tries where the broker compresses.",
+        "Taken and shown, without effect: lz4 is always the quick kind here.",
         allowed=between(1, 17),
         update=Update.CLUSTER_WIDE,
     ),
@@ -165,6 +165,7 @@ LOG_SETTINGS: Final = settings(
         allowed=at_least(0),
         importance=Importance.LOW,
         internal=True,
+        feature=Feature.RETENTION,
     ),
     Setting(
         "log.message.timestamp.after.max.ms",
@@ -204,6 +205,7 @@ LOG_SETTINGS: Final = settings(
         "How large a partition may grow before its oldest segments are dropped; -1 sets no limit.",
         importance=Importance.HIGH,
         update=Update.CLUSTER_WIDE,
+        feature=Feature.RETENTION,
     ),
     Setting(
         "log.retention.check.interval.ms",
@@ -211,6 +213,7 @@ LOG_SETTINGS: Final = settings(
         300_000,
         "How often the broker looks for segments to drop.",
         allowed=at_least(1),
+        feature=Feature.RETENTION,
     ),
     Setting(
         "log.retention.hours",
@@ -218,6 +221,7 @@ LOG_SETTINGS: Final = settings(
         168,
         "How long records are kept, in hours. The finer units come first.",
         importance=Importance.HIGH,
+        feature=Feature.RETENTION,
     ),
     Setting(
         "log.retention.minutes",
@@ -225,6 +229,7 @@ LOG_SETTINGS: Final = settings(
         None,
         "How long records are kept, in minutes. Not set, log.retention.hours counts.",
         importance=Importance.HIGH,
+        feature=Feature.RETENTION,
     ),
     Setting(
         "log.retention.ms",
@@ -233,6 +238,7 @@ LOG_SETTINGS: Final = settings(
         "How long records are kept; -1 for ever. Not set, log.retention.minutes counts.",
         importance=Importance.HIGH,
         update=Update.CLUSTER_WIDE,
+        feature=Feature.RETENTION,
     ),
     Setting(
         "log.roll.hours",

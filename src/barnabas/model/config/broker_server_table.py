@@ -11,15 +11,24 @@ from typing import Final
 
 from barnabas.model.config.types import (
     INT_MAX,
+    Allowed,
     Feature,
     Importance,
     Kind,
     Setting,
     Update,
+    Value,
     at_least,
     one_of,
     settings,
 )
+
+
+def _are_counts(value: Value) -> bool:
+    """Tell whether a text is a list of ADDRESS:COUNT."""
+    entries = [entry.strip() for entry in str(value).split(",") if entry.strip()]
+    return all(":" in entry and entry.rpartition(":")[2].isdigit() for entry in entries)
+
 
 SERVER_SETTINGS: Final = settings(
     Setting(
@@ -117,7 +126,8 @@ SERVER_SETTINGS: Final = settings(
         "max.connections.per.ip.overrides",
         Kind.STRING,
         "",
-        "Other limits for single addresses: HOST:COUNT, several with commas.",
+        "Other limits for single addresses: ADDRESS:COUNT, several with commas.",
+        allowed=Allowed("ADDRESS:COUNT, several with commas", _are_counts),
         update=Update.CLUSTER_WIDE,
     ),
     Setting(

@@ -62,6 +62,7 @@ class Feature(Enum):
 
     GROUPS = "consumer groups"
     TRANSACTIONS = "transactions"
+    RETENTION = "retention"
     COMPACTION = "compaction"
     CLUSTER = "clusters"
     QUOTAS = "quotas"

@@ -1,8 +1,11 @@
 """Produce: acks, topics by name and id, idempotence, settings of the topic, what a full disk answers."""
 
 import errno
+import random
+import struct
 
 import pytest
+from crc32c import crc32c
 from node_kit import DATA, NodeKit
 
 from barnabas.model.errors import ErrorCode
@@ -201,3 +204,35 @@ def test_what_a_client_counts_is_counted(kit):
     metrics = kit.node.metrics.by_topic["t"]
     assert (metrics.messages_in, metrics.produces, metrics.failed_produces) == (3, 2, 1)
     assert metrics.bytes_in == len(records(3))
+
+
+@pytest.mark.parametrize("setting", ["cleanup_policy", "message_timestamp_before_max_ms"])
+def test_a_small_batch_that_claims_millions_of_records_is_not_looked_into(kit, setting):
+    value = {"cleanup_policy": "compact"}.get(setting, "1000")
+    kit.create("strict", **{setting: value})
+    data = bytearray(records(1, codec=Codec.ZSTD))
+    struct.pack_into(">i", data, 23, 999_999)
+    struct.pack_into(">i", data, 57, 1_000_000)
+    struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
+    assert answer(kit, bytes(data), topic="strict")[0] == ErrorCode.INVALID_RECORD
+    assert kit.offset("strict", -1) == 0
+
+
+@pytest.mark.parametrize(("codec", "low", "high"), [("gzip", "1", "9"), ("zstd", "1", "19")])
+def test_the_level_of_the_topics_codec_counts(kit, codec, low, high):
+    noise = random.Random(1)
+    words = [noise.randbytes(8) for _ in range(200)]
+    value = b"".join(noise.choice(words) for _ in range(4000))
+    sizes = []
+    for level in (low, high):
+        name = f"{codec}-{level}"
+        kit.create(name, compression_type=codec, **{f"compression_{codec}_level": level})
+        assert answer(kit, batch.build([Record(0, START_MS, b"k", value)]), topic=name)[0] == 0
+        sizes.append(kit.node.replicas.get(name, 0).log.size_bytes)
+    assert sizes[0] != sizes[1]
+
+
+def test_the_brokers_own_topics_are_not_for_clients(kit):
+    kit.create("__consumer_offsets")
+    code, _ = answer(kit, records(), topic="__consumer_offsets")
+    assert code == ErrorCode.INVALID_TOPIC_EXCEPTION
