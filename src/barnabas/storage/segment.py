@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: Relative offsets have four bytes in the indexes.
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 #: What this process wrote last to the active segment is taken to be in memory without asking.
-WARM_BYTES: Final = 8 * 1024 * 1024
+WARM_BYTES: Final = 64 * 1024 * 1024
 #: Headers are read in pieces of one page: small batches share one, large ones are stepped over.
 _HEADERS_BYTES: Final = 4096
 _MIN_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
