@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from barnabas.model.config.listeners import PORT_MAX
+from barnabas.model.config.listeners import DEFAULT_PROTOCOL_MAP, PORT_MAX
 from barnabas.runtime import logs
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 DEFAULT_DATA_DIR = "data"
-_PROTOCOL_MAP = "PLAINTEXT:PLAINTEXT"
 
 
 @click.command()
@@ -89,6 +88,8 @@ def _read_config(options: dict[str, Any]) -> BrokerConfig:
             if not equals:
                 _refuse(f"--set {text}: write NAME=VALUE")
             settings[name.strip()] = value.strip()
+        if options["data_dir"] == "":
+            _refuse("--data-dir: name a folder")
         if options["data_dir"]:
             settings.pop("log.dir", None)
             settings["log.dirs"] = options["data_dir"]
@@ -106,7 +107,7 @@ def _read_config(options: dict[str, Any]) -> BrokerConfig:
 
 def _listeners(addresses: tuple[str, ...], settings: dict[str, str]) -> dict[str, str]:
     """Name plain addresses as Kafka's listeners; a full NAME://HOST:PORT is taken as it is."""
-    named, protocols = [], settings.get("listener.security.protocol.map", _PROTOCOL_MAP)
+    named, more = [], []
     for number, address in enumerate(addresses, 1):
         if "://" in address:
             named.append(address)
@@ -116,8 +117,13 @@ def _listeners(addresses: tuple[str, ...], settings: dict[str, str]) -> dict[str
             named.append(f"PLAINTEXT://{address}")
         else:
             named.append(f"PLAINTEXT{number}://{address}")
-            protocols += f",PLAINTEXT{number}:PLAINTEXT"
-    return {"listeners": ",".join(named), "listener.security.protocol.map": protocols}
+            more.append(f"PLAINTEXT{number}:PLAINTEXT")
+    listeners = {"listeners": ",".join(named)}
+    if more:
+        known = ",".join(f"{name}:{protocol}" for name, protocol in DEFAULT_PROTOCOL_MAP.items())
+        known = settings.get("listener.security.protocol.map", known)
+        listeners["listener.security.protocol.map"] = ",".join([known, *more])
+    return listeners
 
 
 def _serve(config: BrokerConfig, metrics: str | None) -> None:
