@@ -170,7 +170,6 @@ def add_partitions(node: Node, topic: Topic, assignment: Sequence[tuple[int, ...
         log.error("cannot create the new logs of %s now: %s", topic.name, problem)
         replicas = []
     topic.partitions = grown.partitions
-    node.topics.touch()
     for replica in replicas:
         replica.topic = topic
         node.replicas.add(replica)

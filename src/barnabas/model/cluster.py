@@ -41,7 +41,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 class Topics:
     """The topics of a cluster, by name and by id."""
 
-    __slots__ = ("_folded", "by_id", "by_name", "generation")
+    __slots__ = ("_folded", "by_id", "by_name")
 
     def __init__(self) -> None:
         """Start with none."""
@@ -49,8 +49,6 @@ class Topics:
         self.by_id: dict[bytes, Topic] = {}
         #: Names as metrics show them -> the name.
         self._folded: dict[str, str] = {}
-        #: Counts changes, so that what was derived from an older state can be told.
-        self.generation = 0
 
     def put(self, topic: Topic) -> None:
         """Add a topic or replace the one of that name."""
@@ -60,19 +58,13 @@ class Topics:
         self.by_name[topic.name] = topic
         self.by_id[topic.id] = topic
         self._folded[folded(topic.name)] = topic.name
-        self.generation += 1
 
     def drop(self, topic: Topic) -> None:
         """Forget a topic."""
         del self.by_name[topic.name]
         del self.by_id[topic.id]
         self._folded.pop(folded(topic.name), None)
-        self.generation += 1
 
     def collides_with(self, name: str) -> str | None:
         """Return the topic whose name could not be told from this one in metrics, if there is one."""
         return self._folded.get(folded(name))
-
-    def touch(self) -> None:
-        """Note that a topic was changed in place."""
-        self.generation += 1

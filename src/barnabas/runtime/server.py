@@ -62,7 +62,7 @@ class Connection:
     __slots__ = (
         "_backlog", "_events", "_fd", "_filled", "_frame", "_out", "_postponed", "_server", "_sock",
         "_waiting",
-        "client_id", "is_open", "last_used_ms", "listener", "local_host", "local_port", "peer_host",
+        "is_open", "last_used_ms", "listener", "local_host", "local_port", "peer_host",
     )  # fmt: skip
 
     def __init__(self, server: Server, sock: socket.socket, listener: str, now_ms: int) -> None:
@@ -73,7 +73,6 @@ class Connection:
         self.listener = listener
         self.local_host, self.local_port = sock.getsockname()[:2]
         self.peer_host = sock.getpeername()[0]
-        self.client_id: str | None = None
         self.is_open = True
         self.last_used_ms = now_ms
         self._events = READ | HANGUP
@@ -273,7 +272,6 @@ class Connection:
         part = out[0]
         if type(part) is FileSlice and part.size > COPY_SLICE_BYTES:
             sent = os.sendfile(self._fd, part.file.fileno(), part.position, part.size)
-            self._server.sent_bytes += sent
             self.last_used_ms = self._server.now_ms
             if sent == 0:
                 raise OSError(errno.EIO, f"{part.file.path} ends before {part.position}")
@@ -284,7 +282,6 @@ class Connection:
             return
         parts = self._gather()
         sent = self._sock.send(parts[0]) if len(parts) == 1 else self._sock.sendmsg(parts)
-        self._server.sent_bytes += sent
         self.last_used_ms = self._server.now_ms
         self._drop(sent)
 
@@ -345,7 +342,6 @@ class Server:
         self.receive_view = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.dirty: list[Connection] = []
         self.now_ms = loop.clock.monotonic_ms()
-        self.sent_bytes = 0
         self.is_stopping = False
         self._next_turn: list[Connection] = []
         self._listeners: list[socket.socket] = []

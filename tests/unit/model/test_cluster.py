@@ -24,13 +24,14 @@ def test_a_topic_made_again_has_only_its_new_id():
     assert list(topics.by_id) == [bytes([2]) * 16]
 
 
-def test_every_change_counts():
+def test_names_that_metrics_could_not_tell_apart_are_found():
     topics = Topics()
-    a = topic("a", 1)
+    a = topic("a.b", 1)
     topics.put(a)
-    topics.touch()
+    assert topics.collides_with("a_b") == "a.b"
+    assert topics.collides_with("a-b") is None
     topics.drop(a)
-    assert topics.generation == 3
+    assert topics.collides_with("a_b") is None
 
 
 def test_internal_topics_are_known():
