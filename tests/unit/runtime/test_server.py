@@ -151,12 +151,13 @@ def test_replies_that_nobody_reads_stay_within_a_bound():
             request = MetadataRequest(topics=None)
             one = len(client.receive() if client.send(request, 9) else b"")
         assert one > 40_000
+        server = broker._broker.server
+        eventually(lambda: server.connection_count == 0, "the first client to be gone")
         tracemalloc.start()
         try:
             with RawClient(broker.bootstrap, receive_buffer=4096) as client:
                 client.send_bytes(framed(encode(request, 9, 1)) * 400)
-                server = broker._broker.server
-                eventually(lambda: server.connection_count == 1, "the first client to be gone")
+                eventually(lambda: server.connection_count == 1, "the second client to be here")
                 (connection,) = server._connections.values()
                 eventually(lambda: connection._out, "a reply that does not leave")
                 assert is_served(broker.bootstrap)
