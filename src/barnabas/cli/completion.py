@@ -1,4 +1,4 @@
-"""Shell completion: the script for each shell, and the topic names it offers.
+"""Shell completion: the script for each shell, and the names it offers.
 
 One job. Completion runs while someone types, so it asks the broker briefly and, whatever goes
 wrong, offers nothing instead of an error.
@@ -46,6 +46,21 @@ def topic_names(ctx: click.Context, _param: click.Parameter, incomplete: str) ->
     except (click.ClickException, KafkaException):
         return []
     return sorted(name for name in topics if name.startswith(incomplete))
+
+
+def group_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of groups that begin with what was typed."""
+    try:
+        from confluent_kafka import KafkaException
+    except ImportError:
+        return []
+    try:
+        admin = connect(_typed_options(ctx), os.environ).admin()
+        listed = admin.list_consumer_groups(request_timeout=_COMPLETION_TIMEOUT_S).result()
+    except (click.ClickException, KafkaException):
+        return []
+    names = [found.group_id for found in listed.valid or ()]
+    return sorted(name for name in names if name.startswith(incomplete))
 
 
 def _typed_options(ctx: click.Context) -> ClientOptions:

@@ -26,6 +26,7 @@ INTERRUPTED = 130
 COMMANDS = {
     "up": ("barnabas.cli.up:up", "Start a broker in the foreground."),
     "topic": ("barnabas.cli.topic:topic", "Create, list, describe, alter and delete topics."),
+    "group": ("barnabas.cli.group:group", "Consumer groups: lag, members, moving offsets."),
     "produce": ("barnabas.cli.produce:produce", "Send lines, files or JSON as records to a topic."),
     "consume": ("barnabas.cli.consume:consume", "Read records of a topic."),
     "config": ("barnabas.cli.config:config", "Get and set settings of topics and brokers."),
