@@ -250,7 +250,9 @@ class StampReader:
         from confluent_kafka import TopicPartition
 
         self._open = {place: ends[place] for place in offsets}
-        self._consumer.assign([TopicPartition(*place, offset) for place, offset in offsets.items()])
+        assigned = [TopicPartition(*place, offset) for place, offset in offsets.items()]
+        self._consumer.assign(assigned)
+        self._consumer.resume(assigned)  # a pause of the pass before outlives assign()
         silent_since = time.monotonic()
         while self._open:
             message = self._consumer.poll(POLL_S)

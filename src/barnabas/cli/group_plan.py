@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("topic", "partition", "offset")
 _WITH_GROUP = 4
+_MOST_PARTITIONS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,10 @@ def parse_scope(text: str) -> Scope:
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ValueError(f"'{text}' is not like orders or orders:0,2 or orders:0-3")
-        chosen.update(range(int(first), int(last or first) + 1))
+        wanted = range(int(first), int(last or first) + 1)
+        if len(wanted) > _MOST_PARTITIONS:
+            raise ValueError(f"'{text}' names more partitions than a topic can have")
+        chosen.update(wanted)
     if not chosen:
         raise ValueError(f"'{text}' has no partitions")
     return Scope(topic, tuple(sorted(chosen)))
