@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import click
 
-from bench import build, history, plots, report
+from bench import build, history, machine, plots, report
 from bench.admin import BrokerFailed
 from bench.brokers import class_path
 from bench.figures import BARNABAS, KAFKA
@@ -19,7 +19,7 @@ from bench.workloads import TITLES, all_steps, chosen
 
 
 @click.command()
-@click.option("--full", is_flag=True, help="As long as it takes, with the scaling series.")
+@click.option("--full", is_flag=True, help="As long as it takes, with the series and variants.")
 @click.option(
     "--tiny", is_flag=True, help="Seconds, to see that everything runs: no figure means anything."
 )
@@ -30,10 +30,10 @@ def main(*, full: bool, tiny: bool, only: str, profile: bool, native: bool) -> N
     """Measure Barnabas against Apache Kafka with the same clients, and print the ratios."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(143))
+    machine.allow_open_files()
     scale = FULL if full else TINY if tiny else SHORT
     names = wanted(only)
-    with_scaling = full or "scale" in names
-    steps = chosen(all_steps(scale.seconds, full=with_scaling), names)
+    steps = chosen(all_steps(scale.seconds, full=full, only=names), names)
     try:
         if profile:
             run_profile(scale, steps, native=native)
@@ -113,6 +113,8 @@ def keep(outcome: Outcome, about: history.Circumstances, *, whole: bool) -> None
         history.append(history.line(outcome, about))
         report.write_docs(outcome, about, plots.write_all(outcome.results))
         click.echo(f"written: {report.DOCS}, {history.HISTORY}")
+        for text in report.unexplained(report.DOCS.read_text(), outcome.results.values()):
+            click.echo(f"to be written into {report.DOCS.name}: {text}")
 
 
 def run_profile(scale: Scale, steps: list[Step], *, native: bool) -> None:

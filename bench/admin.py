@@ -8,18 +8,28 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from barnabas.wire import frame
 from barnabas.wire.batch import Record, build
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
-from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest
+from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.metadata import MetadataRequest
+from barnabas.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from barnabas.wire.primitives import Message
 
@@ -29,11 +39,25 @@ FETCH_VERSION = 12
 METADATA_VERSION = 9
 CREATE_VERSION = 5
 DELETE_VERSION = 4
+FIND_COORDINATOR_VERSION = 3
+COMMIT_VERSION = 8
 API_VERSIONS_VERSION = 0
 ALREADY_THERE = 36
+COORDINATOR_LOADING, COORDINATOR_AWAY, NOT_COORDINATOR = 14, 15, 16
+RETRY_S = 0.05
 TOPICS_PER_REQUEST = 100
 PARTITIONS_PER_REQUEST = 2_000
 """Apache Kafka refuses to make 10,000 at once."""
+PRIMED_PER_REQUEST = 1_000
+"""A request for all of 10,000 would weigh more in a broker's memory than they do."""
+
+
+class Place(NamedTuple):
+    """One partition, and the offset from which it is read."""
+
+    topic: str
+    partition: int
+    first_offset: int = 1
 
 
 class BrokerFailed(Exception):
@@ -94,11 +118,41 @@ class Admin:
         answer = self.ask(ApiVersionsRequest(), API_VERSIONS_VERSION)
         return {api.api_key for api in answer.api_keys}
 
-    def create(self, topics: Mapping[str, int]) -> None:
+    def coordinates(self, group: str, timeout_s: float = TIMEOUT_S) -> bool:
+        """Whether the broker has a coordinator for groups, which may have to be made first."""
+        request = FindCoordinatorRequest(key=group)
+        if request.API_KEY not in self.api_keys():
+            return False
+        deadline = time.monotonic() + timeout_s
+        while code := self.ask(request, FIND_COORDINATOR_VERSION).error_code:
+            if code != COORDINATOR_AWAY or time.monotonic() > deadline:
+                raise BrokerFailed(f"FindCoordinator: error {code}")
+            time.sleep(RETRY_S)
+        return True
+
+    def commit(self, commits: Sequence[tuple[str, Place]], timeout_s: float = TIMEOUT_S) -> None:
+        """Commit once for each group, again and again until its coordinator takes it."""
+        deadline = time.monotonic() + timeout_s
+        for group, place in commits:
+            while code := self._commit(group, place):
+                waiting = code in (COORDINATOR_LOADING, COORDINATOR_AWAY, NOT_COORDINATOR)
+                if not waiting or time.monotonic() > deadline:
+                    raise BrokerFailed(f"OffsetCommit: error {code}")
+                time.sleep(RETRY_S)
+
+    def _commit(self, group: str, place: Place) -> int:
+        answer = self.ask(commit_request(group, place), COMMIT_VERSION)
+        code: int = answer.topics[0].partitions[0].error_code
+        return code
+
+    def create(self, topics: Mapping[str, int], settings: Mapping[str, str] | None = None) -> None:
         """Make topics with so many partitions each; returns when the broker says so."""
+        configs = [CreatableTopicConfig(name=n, value=v) for n, v in (settings or {}).items()]
         for names in chunks(topics):
             wanted = [
-                CreatableTopic(name=name, num_partitions=topics[name], replication_factor=1)
+                CreatableTopic(
+                    name=name, num_partitions=topics[name], replication_factor=1, configs=configs
+                )
                 for name in names
             ]
             request = CreateTopicsRequest(topics=wanted, timeout_ms=30_000)
@@ -120,7 +174,11 @@ class Admin:
 
         Metadata shows a new topic's leaders before they accept writes.
         """
-        waiting = {(name, index) for name, count in topics.items() for index in range(count)}
+        places = [(name, index) for name, count in topics.items() for index in range(count)]
+        for start in range(0, len(places), PRIMED_PER_REQUEST):
+            self._prime(set(places[start : start + PRIMED_PER_REQUEST]), timeout_s)
+
+    def _prime(self, waiting: set[tuple[str, int]], timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         while waiting:
             answer = self.ask(_one_record_each(waiting), PRODUCE_VERSION)
@@ -135,10 +193,19 @@ class Admin:
                     f"{len(waiting)} partitions take no record: {set(codes.values())}"
                 )
 
-    def make(self, topics: Mapping[str, int]) -> None:
+    def make(self, topics: Mapping[str, int], settings: Mapping[str, str] | None = None) -> None:
         """Create topics and wait until every partition is writable."""
-        self.create(topics)
+        self.create(topics, settings)
         self.prime(topics)
+
+
+def commit_request(group: str, place: Place) -> OffsetCommitRequest:
+    """Commit one offset to a group that has no members."""
+    part = OffsetCommitRequestPartition(
+        partition_index=place.partition, committed_offset=place.first_offset, committed_metadata=""
+    )
+    topic = OffsetCommitRequestTopic(name=place.topic, partitions=[part])
+    return OffsetCommitRequest(group_id=group, topics=[topic])
 
 
 def chunks(topics: Mapping[str, int]) -> list[list[str]]:

@@ -66,13 +66,13 @@ def run(command: list[str], limit_s: float = LIMIT_S) -> str:
 
 
 @contextmanager
-def beside(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """Run a client while the block runs, then end it."""
+def beside(command: list[str], *, brief: bool = False) -> Iterator[subprocess.Popen[str]]:
+    """Run a client while the block runs, then end it; if it is brief about errors they are kept to be told."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE if brief else subprocess.DEVNULL,
         text=True,
     )
     try:
@@ -145,9 +145,21 @@ def read_result(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        raise ClientFailed("the load generator ended without a result")
+        raise ClientFailed(f"the load generator ended without a result: {last_words(process)}")
     result: dict[str, Any] = json.loads(line)
     return result
+
+
+def last_words(process: subprocess.Popen[str]) -> str:
+    """What a client that has ended wrote to stderr."""
+    return process.stderr.read().strip()[-600:] if process.stderr else ""
+
+
+def begin(process: subprocess.Popen[str]) -> None:
+    """Let a load generator start that has said that its connections are open."""
+    assert process.stdin is not None
+    process.stdin.write("go\n")
+    process.stdin.flush()
 
 
 def java_produce(broker: Broker, topic: str, how: Sending) -> Throughput:

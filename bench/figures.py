@@ -28,7 +28,8 @@ class Figure:
         """Write the target as a person would."""
         if self.target is None:
             return ""
-        return f"{'≥' if self.higher else '≤'} {self.target:.1f}{'' if self.own else 'x'}"
+        bound = f"{self.target:,.{1 if self.target < 10 else 0}f}"
+        return f"{'≥' if self.higher else '≤'} {bound}{'' if self.own else 'x'}"
 
 
 @dataclass

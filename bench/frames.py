@@ -14,6 +14,12 @@ from barnabas.wire import frame
 from barnabas.wire.batch import Record, build
 from barnabas.wire.compression import Codec
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.wire.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from barnabas.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -22,11 +28,20 @@ from barnabas.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from bench.admin import FETCH_VERSION, PRODUCE_VERSION, request_frame
+from bench.admin import (
+    COMMIT_VERSION,
+    FETCH_VERSION,
+    PRODUCE_VERSION,
+    Place,
+    commit_request,
+    request_frame,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from barnabas.wire.primitives import Message
 
 ERROR_MARK = 0x7A7B
 OFFSET_MARK = 0x7A7B_7C7D_0000_0000
@@ -34,14 +49,6 @@ PARTITION_MAX_BYTES = 1 << 20
 FETCH_MAX_BYTES = 50 << 20
 MAX_WAIT_MS = 500
 WORDS = b"order customer amount currency street city country status paid shipped returned pending ".split()
-
-
-class Place(NamedTuple):
-    """One partition, and the offset from which it is read."""
-
-    topic: str
-    partition: int
-    first_offset: int = 1
 
 
 class Batch(NamedTuple):
@@ -79,20 +86,43 @@ def error_position(place: Place) -> int:
     """Find the error code in an answer to a Produce request for one partition, counted without the length."""
     partition = PartitionProduceResponse(index=place.partition, error_code=ERROR_MARK)
     topic = TopicProduceResponse(name=place.topic, partition_responses=[partition])
-    answer = ProduceResponse(responses=[topic])
-    head = frame.response_header(0, answer.API_KEY, PRODUCE_VERSION)
-    body = b"".join(bytes(part) for part in answer.encode(PRODUCE_VERSION))
+    return mark_position(ProduceResponse(responses=[topic]), PRODUCE_VERSION)
+
+
+def mark_position(answer: Message, version: int) -> int:
+    """Find the mark in an answer with its header."""
+    head = frame.response_header(0, answer.API_KEY, version)
+    body = b"".join(bytes(part) for part in answer.encode(version))
     return len(head) + body.rindex(struct.pack(">h", ERROR_MARK))
 
 
 def write_produce(path: Path, places: Sequence[Place], batch: Batch) -> Path:
     """Write one frame per partition."""
+    return write_frames(path, [produce_frame(place, batch) for place in places], batch.records)
+
+
+def write_frames(path: Path, frames: Sequence[tuple[int, bytes]], records: int = 0) -> Path:
+    """Write requests of any kind: where the answer to each has its error code, and its bytes."""
     with path.open("wb") as file:
-        file.write(struct.pack(">I", len(places)))
-        for place in places:
-            error_at, data = produce_frame(place, batch)
-            file.write(struct.pack(">III", error_at, batch.records, len(data)) + data)
+        file.write(struct.pack(">I", len(frames)))
+        for error_at, data in frames:
+            file.write(struct.pack(">III", error_at, records, len(data)) + data)
     return path
+
+
+def commit_frame(group: str, place: Place) -> tuple[int, bytes]:
+    """A commit of one offset, by a consumer that is no member of its group."""
+    part = OffsetCommitResponsePartition(partition_index=place.partition, error_code=ERROR_MARK)
+    topic = OffsetCommitResponseTopic(name=place.topic, partitions=[part])
+    answer = OffsetCommitResponse(topics=[topic])
+    data = bytes(request_frame(commit_request(group, place), COMMIT_VERSION))
+    return mark_position(answer, COMMIT_VERSION), data
+
+
+def heartbeat_frame(request: HeartbeatRequest, version: int) -> tuple[int, bytes]:
+    """A member's sign of life."""
+    at = mark_position(HeartbeatResponse(error_code=ERROR_MARK), version)
+    return at, bytes(request_frame(request, version))
 
 
 def fetch_frame(places: Sequence[Place]) -> tuple[bytes, list[int]]:

@@ -12,14 +12,22 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from bench import clients, measure
-from bench.admin import BrokerFailed
+from bench.admin import BrokerFailed, Place
 from bench.brokers import KINDS, SHOWN, Broker
 from bench.clients import ClientFailed, Sending
 from bench.figures import BARNABAS, Figure, Result, alternating
-from bench.frames import Batch, Place, write_fetch, write_produce
+from bench.frames import (
+    Batch,
+    commit_frame,
+    heartbeat_frame,
+    write_fetch,
+    write_frames,
+    write_produce,
+)
+from bench.members import HEARTBEAT_VERSION, Member, heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,6 +59,13 @@ class Scale(NamedTuple):
 SHORT = Scale("short", 3, 1.5, 200_000, 400_000, 20, 540)
 FULL = Scale("full", 3, 20, 2_000_000, 4_000_000, 60, 6 * 3600)
 TINY = Scale("tiny", 1, 0.3, 5_000, 10_000, 0.3, 600)
+
+
+class Connected(NamedTuple):
+    """A load that is over while its connections are still open."""
+
+    done: dict[str, Any]
+    watch: measure.Watch
 
 
 class Skip(Exception):
@@ -92,6 +107,8 @@ class Bench:
         self.noise: list[measure.Noise] = []
         self._running: dict[str, Broker] = {}
         self._prepared: dict[tuple[str, str], Broker] = {}
+        self.topic_settings: dict[str, str] = {}
+        """Of every topic that steps make from now on."""
         self._topics = 0
         self._profiler = profiler
 
@@ -111,7 +128,7 @@ class Bench:
             broker = self.fresh(name)
             self._running[name] = broker
             broker.start()
-            self._warm(broker)
+            self.warm(broker)
         return self._running[name]
 
     def fresh(self, name: str) -> Broker:
@@ -143,7 +160,7 @@ class Bench:
         names = [f"bench-{self._topics:04d}-{i:04d}" for i in range(count)]
         topics = dict.fromkeys(names, partitions)
         with broker.admin() as admin:
-            admin.make(topics)
+            admin.make(topics, self.topic_settings)
         yield [Place(name, index) for name in names for index in range(partitions)]
         with broker.admin() as admin:
             admin.delete(names)
@@ -164,6 +181,19 @@ class Bench:
         else:
             yield
 
+    @contextmanager
+    def connected(
+        self, broker: Broker, file: Path, label: str, **shape: float
+    ) -> Iterator[Connected]:
+        """Send prepared requests, measured from when all connections are open; they stay so during the block."""
+        command = clients.loadgen(self.tools, broker, "requests", produce=file, hold=True, **shape)
+        with clients.beside(command, brief=True) as process:
+            clients.read_result(process)
+            with self.watch(broker, label) as watch:
+                clients.begin(process)
+                done = clients.read_result(process)
+            yield Connected(done, watch)
+
     def produce_file(self, places: list[Place], batch: Batch) -> Path:
         """Write prepared Produce requests."""
         return write_produce(self.folder / "produce", places, batch)
@@ -172,7 +202,17 @@ class Bench:
         """Write a prepared Fetch request."""
         return write_fetch(self.folder / "fetch", places)
 
-    def _warm(self, broker: Broker) -> None:
+    def commit_file(self, commits: list[tuple[str, Place]]) -> Path:
+        """Write prepared OffsetCommit requests."""
+        frames = [commit_frame(group, place) for group, place in commits]
+        return write_frames(self.folder / "commits", frames)
+
+    def heartbeat_file(self, members: list[Member]) -> Path:
+        """Write prepared Heartbeat requests."""
+        frames = [heartbeat_frame(heartbeat(member), HEARTBEAT_VERSION) for member in members]
+        return write_frames(self.folder / "heartbeats", frames)
+
+    def warm(self, broker: Broker) -> None:
         """One produce, one consume, then requests until they get no cheaper: a JVM that was just started is slow."""
         count = self.scale.records_1k
         with self.topic(broker, 4) as places:

@@ -140,11 +140,11 @@ def powers(bounds: tuple[float, float]) -> list[float]:
 
 
 def scaling_series(results: dict[str, Result], kind: str, part: str) -> Series:
-    """Collect a series such as scale.partitions.N.cpu."""
+    """Collect a series such as scaling.partitions.N.cpu."""
     series: Series = {BARNABAS: [], KAFKA: []}
     for key, result in results.items():
         names = key.split(".")
-        if len(names) == 4 and names[0] == "scale" and (names[1], names[3]) == (kind, part):
+        if len(names) == 4 and names[0] == "scaling" and (names[1], names[3]) == (kind, part):
             for broker, points in series.items():
                 value = result.median(broker)
                 if value is not None:

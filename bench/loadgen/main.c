@@ -4,10 +4,12 @@
  *   loadgen follow   --port P --produce FILE --fetch FILE --rate RECORDS --seconds S [--warmup W] [--producers P] [--connections C]
  *   loadgen drain    --port P --fetch FILE --records N --seconds LIMIT [--connections C]
  *
- * Prints one JSON object. With --hold the connections stay open until stdin ends. Files come from bench/frames.py. */
+ * Prints one JSON object. With --hold it says when all connections are open, begins at a line on stdin and keeps them
+ * until stdin ends. Files come from bench/frames.py. */
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "load.h"
@@ -46,9 +48,20 @@ static Options parse(int count, char **arguments) {
     return o;
 }
 
+/* As many descriptors as we may have: the usual limit of 1,024 is too few for thousands of connections. */
+static void allow_open_files(int connections) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit)) die("getrlimit failed");
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur < (rlim_t)connections + 16)
+        die("%d connections need more open files than this user may have (%llu)", connections, (unsigned long long)limit.rlim_max);
+}
+
 int main(int count, char **arguments) {
     if (count < 2) die("requests, follow or drain?");
     Options options = parse(count - 1, arguments + 1);
+    allow_open_files(options.connections + options.producers);
     if (!strcmp(arguments[1], "requests")) run_requests(&options);
     else if (!strcmp(arguments[1], "follow")) {
         if (options.rate <= 0) die("follow needs --rate");

@@ -106,6 +106,14 @@ static void open_all(Load *load) {
     }
 }
 
+/* Say that all connections are open and wait for a line: opening them is not part of what is measured. */
+static void wait_for_start(const Options *options) {
+    char line[64];
+    printf("{\"connections\": %d}\n", options->connections);
+    fflush(stdout);
+    if (read(0, line, sizeof line) <= 0) die("nobody said to start");
+}
+
 static void begin(Load *load) {
     const Options *options = load->options;
     load->start = now_ns();
@@ -137,6 +145,7 @@ void run_requests(const Options *options) {
     load->frames = read_frames(options->produce_file);
     load->epoll = epoll_create1(0);
     open_all(load);
+    if (options->hold) wait_for_start(options);
     begin(load);
     while (now_ns() < load->stop || load->answered < load->sent) {
         int count = epoll_wait(load->epoll, events, EVENTS, 10);

@@ -1,4 +1,4 @@
-"""What is measured: the workloads W1-W8, W10-W12 and the scaling series, one module for each kind.
+"""What is measured: the workloads W1-W8, W10-W12, groups, the scaling series and variants, one module for each kind.
 
 A step prepares (topics, data, files) outside of the watch and measures inside. Sizes come from the scale; what a client
 or a broker prints is none of these modules' business.
@@ -9,14 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench.workloads.compression import w8
+from bench.workloads.groups import groups
+from bench.workloads.java import java
 from bench.workloads.latency import w3, w5
 from bench.workloads.readers import w6, w7
 from bench.workloads.requests import w4, w12
 from bench.workloads.scaling import scaling
 from bench.workloads.starts import memory_after, w11
 from bench.workloads.throughput import w1_and_w2, w10
+from bench.workloads.variants import fsync, pinned
 
 if TYPE_CHECKING:
+    from collections.abc import Set
+
     from bench.plan import Step
 
 TITLES = {
@@ -32,19 +37,24 @@ TITLES = {
     "w11": "start, memory, topic creation",
     "w12": "500 connections, 5,000 requests/s in all",
     "memory": "resident memory after load",
-    "scale": "how cost grows with partitions and connections",
+    "groups": "consumer groups: commits, joins, heartbeats",
+    "scaling": "how cost grows with partitions and connections",
+    "pinned": "the same with the broker on core 0 and the client on core 1",
+    "fsync": "the same with every acknowledged record on disk (flush.messages=1)",
 }
 THROUGHPUT = {"w1", "w2", "w10"}
 
 
-def all_steps(s: float, *, full: bool) -> list[Step]:
+def all_steps(s: float, *, full: bool, only: Set[str] = frozenset()) -> list[Step]:
     """Give every step in the order in which it is run; `s` is the scale's seconds, for the estimates.
 
-    Starts come first, while nothing else is up; memory is read when the throughput runs are over.
+    Starts come first, while nothing else is up; memory is read when the throughput runs are over. What takes long is
+    in the full run, or asked for by its name.
     """
     return [
         *w11(),
         *w1_and_w2(s),
+        *java(s, full=full),
         *w10(s),
         *memory_after(),
         *w4(s),
@@ -54,7 +64,10 @@ def all_steps(s: float, *, full: bool) -> list[Step]:
         *w7(s, cold=full),
         *w8(s),
         *w12(s),
-        *(scaling(s) if full else []),
+        *groups(s, short=not full and "groups" not in only),
+        *(scaling(s) if full or "scaling" in only else []),
+        *(pinned(s) if full or "pinned" in only else []),
+        *(fsync(s) if full or "fsync" in only else []),
     ]
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import clients
+from bench import clients, machine
 from bench.clients import Sending
 from bench.figures import Figure
 from bench.plan import Skip, Step
@@ -14,8 +12,6 @@ from bench.workloads.units import GB
 
 if TYPE_CHECKING:
     from bench.plan import Bench
-
-DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
 
 def w6(s: float) -> list[Step]:
@@ -65,15 +61,9 @@ def run_w7(bench: Bench, name: str) -> dict[str, float]:
 
 def run_w7_cold(bench: Bench, name: str) -> dict[str, float]:
     """With the page cache emptied before, which only root may do."""
-    if not os.access(DROP_CACHES, os.W_OK):
+    if not machine.may_empty_page_cache():
         raise Skip("only root may empty the page cache")
     return drain_backlog(bench, name, "w7.cold", cold=True)
-
-
-def empty_page_cache() -> None:
-    """Write everything out and let the kernel forget it."""
-    os.sync()
-    DROP_CACHES.write_text("1\n")
 
 
 def drain_backlog(bench: Bench, name: str, key: str, *, cold: bool = False) -> dict[str, float]:
@@ -83,7 +73,7 @@ def drain_backlog(bench: Bench, name: str, key: str, *, cold: bool = False) -> d
         topic = places[0].topic
         clients.produce(bench.tools, broker, topic, Sending(count, 1024))
         if cold:
-            empty_page_cache()
+            machine.empty_page_cache()
         going_on = Sending(1_000_000_000, 1024, rate=5_000)
         with (
             clients.beside(clients.producing(bench.tools, broker, topic, going_on)),

@@ -1,106 +1,157 @@
-"""How CPU per request and memory grow with partitions and connections, each on a broker of its own."""
+"""How CPU per request and memory grow with partitions and connections.
+
+One broker for each series: it is given more and more, and at every size it is loaded and looked at. A step is linear if
+a request costs no more than at the size before, and what the step added takes no more memory for each than what the
+step before added. `TOLERANCE` says how far above that is still called linear.
+"""
 
 from __future__ import annotations
 
-import time
-from functools import partial
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
-from bench import clients
+from bench.admin import Place
 from bench.figures import Figure
-from bench.frames import Batch, Place
-from bench.plan import Step
-from bench.workloads.starts import SETTLE_S
+from bench.frames import Batch
+from bench.plan import Bench, Step
 from bench.workloads.units import MILLION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from bench.brokers import Broker
-    from bench.plan import Bench
 
 PARTITION_COUNTS = (1, 100, 1_000, 10_000)
 CONNECTION_COUNTS = (1, 100, 1_000, 5_000)
 PARTITIONS_PER_TOPIC = 1_000
+CONNECTIONS = 16
+"""For the series over partitions."""
+PARTITIONS = 16
+"""For the series over connections."""
+LONGEST_S = 5.0
+"""Of load at each size; longer makes no figure better."""
+TOLERANCE = 1.5
+"""A step multiplies the count by 5 to 100. What grows with the square shows as at least 5, n log n as at most 1.5; noise is below."""
+SLACK_MB = 0.5
+"""A process holds about so much free memory, which the first step after it uses up without being seen."""
+
+
+class Point(NamedTuple):
+    """What was seen at one size."""
+
+    size: int
+    cpu: float
+    """Seconds per million requests."""
+    memory: float
+    """MB of the whole process."""
 
 
 def scaling(s: float) -> list[Step]:
-    """CPU per request and memory, each on a broker of its own."""
+    """Both series; most of the time Apache Kafka makes partitions."""
+    load = 2 * min(s, LONGEST_S)
     return [
-        *(
-            scaling_step("partitions", n, run_partitions, 12 + s + n / 150)
-            for n in PARTITION_COUNTS
-        ),
-        *(
-            scaling_step("connections", n, run_connections, 8 + s + n / 500)
-            for n in CONNECTION_COUNTS
-        ),
+        series("partitions", PARTITION_COUNTS, run_partitions, 50 + 4 * load),
+        series("connections", CONNECTION_COUNTS, run_connections, 15 + 4 * load),
     ]
 
 
-def scaling_step(
-    kind: str, count: int, run: Callable[..., dict[str, float]], seconds: float
+def series(
+    kind: str,
+    counts: tuple[int, ...],
+    run: Callable[[Bench, str, tuple[int, ...]], list[Point]],
+    seconds: float,
 ) -> Step:
-    """One point of a series."""
-    key = f"scale.{kind}.{count}"
-    figures = (
-        Figure(f"{key}.cpu", f"broker CPU, {count:,} {kind}", "s/million"),
-        Figure(f"{key}.memory", f"… memory per {kind[:-1]}", "KB"),
+    """One step that runs through all sizes."""
+    return Step(
+        "scaling",
+        f"{counts[-1]:,} {kind}",
+        tuple(figure for n in range(len(counts)) for figure in point_figures(kind, counts, n)),
+        lambda bench, name: growth(kind, run(bench, name, counts)),
+        seconds,
     )
-    return Step("scale", f"{count:,} {kind}", figures, partial(run, count=count), seconds)
 
 
-def run_partitions(bench: Bench, name: str, *, count: int) -> dict[str, float]:
-    """Requests that go round all partitions."""
-    key, per_topic = f"scale.partitions.{count}", min(count, PARTITIONS_PER_TOPIC)
+def point_figures(kind: str, counts: Sequence[int], number: int) -> list[Figure]:
+    """What is told of one size: the first has nothing to be compared with, the second no memory of a step before."""
+    count = counts[number]
+    key, some = f"scaling.{kind}.{count}", kind if count > 1 else kind[:-1]
+    found = [Figure(f"{key}.cpu", f"broker CPU, {count:,} {some}", "s/million")]
+    if number > 0:
+        before = f"{counts[number - 1]:,}"
+        label = f"… as a multiple of {before}"
+        found.append(Figure(f"{key}.cpu-growth", label, "", False, TOLERANCE, own=True))
+        found.append(Figure(f"{key}.memory", f"… memory for each added {kind[:-1]}", "KB"))
+    if number > 1:
+        label = f"… as a multiple of the step to {before}"
+        found.append(Figure(f"{key}.memory-growth", label, "", False, TOLERANCE, own=True))
+    return found
+
+
+def growth(kind: str, points: Sequence[Point]) -> dict[str, float]:
+    """Compare every point with the one before."""
+    values = {f"scaling.{kind}.{point.size}.cpu": point.cpu for point in points}
+    earlier: tuple[int, float] | None = None
+    for before, now in pairwise(points):
+        key, more = f"scaling.{kind}.{now.size}", now.size - before.size
+        added = now.memory - before.memory
+        values[f"{key}.cpu-growth"] = now.cpu / before.cpu
+        values[f"{key}.memory"] = added / more * 1000
+        if earlier:
+            expected = (max(0.0, earlier[1]) + SLACK_MB) / earlier[0] * more
+            values[f"{key}.memory-growth"] = max(0.0, added) / expected
+        earlier = more, added
+    return values
+
+
+def run_partitions(bench: Bench, name: str, counts: tuple[int, ...]) -> list[Point]:
+    """Requests on 16 connections that go round all partitions there are by then."""
+    points, places = [], list[Place]()
     with bench.fresh(name) as broker:
         broker.start()
-        time.sleep(SETTLE_S)
-        before = broker.memory().now
-        with bench.topic(broker, per_topic, count // per_topic) as places:
-            after = broker.memory().now
-            done, cpu = some_requests(bench, broker, places, 16, key)
+        bench.warm(broker)
+        for count in counts:
+            places += more_partitions(broker, count, len(places))
+            measured = held_requests(bench, broker, places, CONNECTIONS, f"scaling.{count}p")
+            points.append(measured._replace(size=count))
         broker.kill()
     broker.wipe()
-    return {f"{key}.cpu": cpu / done * MILLION, f"{key}.memory": (after - before) * 1000 / count}
+    return points
 
 
-def some_requests(
-    bench: Bench, broker: Broker, places: list[Place], connections: int, label: str
-) -> tuple[int, float]:
-    """Warm up and run; give the count of requests and the broker's CPU seconds."""
-    file = bench.produce_file(places, Batch())
-    shape = {"produce": file, "connections": connections}
-    clients.load(bench.tools, broker, "requests", **shape, seconds=bench.scale.seconds / 2)
-    with bench.watch(broker, label) as watch:
-        done = clients.load(bench.tools, broker, "requests", **shape, seconds=bench.scale.seconds)
-    return done["requests"], watch.cpu_s
+def more_partitions(broker: Broker, wanted: int, there: int) -> list[Place]:
+    """Make topics until there are so many partitions, all writable."""
+    topics: dict[str, int] = {}
+    while there < wanted:
+        partitions = min(PARTITIONS_PER_TOPIC, wanted - there)
+        topics[f"grown-{there:05d}"] = partitions
+        there += partitions
+    with broker.admin() as admin:
+        admin.make(topics)
+    return [Place(name, index) for name, count in topics.items() for index in range(count)]
 
 
-def run_connections(bench: Bench, name: str, *, count: int) -> dict[str, float]:
+def run_connections(bench: Bench, name: str, counts: tuple[int, ...]) -> list[Point]:
     """Every connection has one request in flight; all stay open while the memory is read."""
-    key = f"scale.connections.{count}"
     with bench.fresh(name) as broker:
         broker.start()
-        with bench.topic(broker, 16) as places:
-            done, cpu = some_requests(bench, broker, places, 1, key)
-            before = broker.memory().now
-            if count > 1:
-                done, cpu, after = held_requests(bench, broker, places, count, key)
-            else:
-                after = before
+        bench.warm(broker)
+        with bench.topic(broker, PARTITIONS) as places:
+            points = [
+                held_requests(bench, broker, places, count, f"scaling.{count}c") for count in counts
+            ]
         broker.kill()
     broker.wipe()
-    return {f"{key}.cpu": cpu / done * MILLION, f"{key}.memory": (after - before) * 1000 / count}
+    return points
 
 
 def held_requests(
-    bench: Bench, broker: Broker, places: list[Place], count: int, label: str
-) -> tuple[int, float, float]:
-    """Run on so many connections and read the memory before they close."""
-    shape = {"produce": bench.produce_file(places, Batch()), "connections": count, "hold": True}
-    command = clients.loadgen(bench.tools, broker, "requests", **shape, seconds=bench.scale.seconds)
-    with clients.beside(command) as process, bench.watch(broker, label) as watch:
-        done = clients.read_result(process)
-        after = broker.memory().now
-    return done["requests"], watch.cpu_s, after
+    bench: Bench, broker: Broker, places: list[Place], connections: int, label: str
+) -> Point:
+    """Load on so many connections, twice: once for what comes only with the first, then measured."""
+    file = bench.produce_file(places, Batch())
+    seconds = min(bench.scale.seconds, LONGEST_S)
+    for _again in range(2):
+        with bench.connected(broker, file, label, connections=connections, seconds=seconds) as load:
+            memory = broker.memory().now
+    cpu = load.watch.cpu_s / load.done["requests"] * MILLION
+    return Point(connections, cpu, memory)

@@ -35,7 +35,7 @@ def w11() -> list[Step]:
         ),
     )
     return [
-        Step("w11", "start", fresh, run_start, 6),
+        Step("w11", "start", fresh, run_start, 5),
         Step("w11", "start with 1,000 topics", full, run_start_with_topics, 8),
         Step("w11", "create 1,000 partitions", creation, run_creation, 4),
     ]

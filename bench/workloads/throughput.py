@@ -1,4 +1,4 @@
-"""W1, W2, W10: records written and read as fast as they go, by librdkafka and by Java."""
+"""W1, W2, W10: records written and read as fast as they go, by librdkafka."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import itertools
 from bench import clients
 from bench.clients import Sending
 from bench.figures import Figure
-from bench.plan import Bench, Skip, Step
+from bench.plan import Bench, Step
 from bench.workloads.units import GB
 
 ACKS = {1: "1", -1: "all"}
 SIZES = {100: "100 B", 1024: "1 KB", 65536: "64 KB"}
-JOIN_GROUP = 11
 
 
 def w1_and_w2(s: float) -> list[Step]:
@@ -22,7 +21,7 @@ def w1_and_w2(s: float) -> list[Step]:
         workload = "w1" if size == 100 else "w2"
         reading = acks == -1 and partitions == (1 if size == 100 else 16)
         steps.append(throughput(workload, size, partitions, acks, (reading, 1.4 + s)))
-    return [*steps, *java_throughput(s)]
+    return steps
 
 
 def w10(s: float) -> list[Step]:
@@ -84,47 +83,3 @@ def write_and_read(
             values[f"{key}.consume"] = read.mb_s
             values[f"{key}.consume-cpu"] = watch.cpu_s / read.payload * GB
     return values
-
-
-def java_throughput(s: float) -> list[Step]:
-    """The same with Kafka's own Java tools, which use more CPU than either broker: a cross-check, no target."""
-    produced = (
-        Figure("w2.java.produce", "Java producer, 1 KB, 16 partitions", "MB/s", True),
-        Figure("w2.java.produce-cpu", "… broker CPU", "s/GB"),
-    )
-    consumed = (
-        Figure("w2.java.consume", "Java consumer, 1 KB, 16 partitions", "MB/s", True),
-        Figure("w2.java.consume-cpu", "… broker CPU", "s/GB"),
-    )
-    return [
-        Step("w2", "Java producer", produced, java_produce, 2.5 + s),
-        Step("w2", "Java consumer", consumed, java_consume, 3.5 + s),
-    ]
-
-
-def java_produce(bench: Bench, name: str) -> dict[str, float]:
-    """Measure ProducerPerformance."""
-    broker, how = bench.broker(name), Sending(bench.scale.records_1k, 1024)
-    with bench.topic(broker, 16) as places, bench.watch(broker, "w2.java.produce") as watch:
-        done = clients.java_produce(broker, places[0].topic, how)
-    cpu = watch.cpu_s / done.payload * GB
-    return {"w2.java.produce": done.mb_s, "w2.java.produce-cpu": cpu}
-
-
-def java_consume(bench: Bench, name: str) -> dict[str, float]:
-    """Measure ConsumerPerformance, where the broker has the groups that it needs."""
-    broker, how = bench.broker(name), Sending(bench.scale.records_1k, 1024)
-    if JOIN_GROUP not in groups_needed(bench):
-        raise Skip("ConsumerPerformance needs consumer groups, which Barnabas does not serve yet")
-    with bench.topic(broker, 16) as places:
-        clients.produce(bench.tools, broker, places[0].topic, how)
-        with bench.watch(broker, "w2.java.consume") as watch:
-            done = clients.java_consume(broker, places[0].topic, how.records)
-    cpu = watch.cpu_s / done.payload * GB
-    return {"w2.java.consume": done.mb_s, "w2.java.consume-cpu": cpu}
-
-
-def groups_needed(bench: Bench) -> set[int]:
-    """The APIs that Barnabas serves: what it lacks is not measured on the other side either."""
-    with bench.broker("barnabas").admin() as admin:
-        return admin.api_keys()

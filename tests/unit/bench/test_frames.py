@@ -1,11 +1,13 @@
 import struct
 
-from bench.admin import FETCH_VERSION, PRODUCE_VERSION
+from bench.admin import COMMIT_VERSION, FETCH_VERSION, PRODUCE_VERSION
 from bench.frames import (
     Batch,
     Place,
+    commit_frame,
     error_position,
     fetch_frame,
+    heartbeat_frame,
     produce_frame,
     value,
     write_fetch,
@@ -16,6 +18,13 @@ from barnabas.wire import frame
 from barnabas.wire.batch import checksum_matches, read_header, read_records
 from barnabas.wire.compression import Codec
 from barnabas.wire.messages.fetch import FetchRequest
+from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from barnabas.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -101,3 +110,27 @@ def test_values_compress_like_data_and_are_the_same_every_time():
     plain = len(produce_frame(PLACES[0], Batch(100, 1024))[1])
     packed = len(produce_frame(PLACES[0], Batch(100, 1024, Codec.ZSTD))[1])
     assert 0.1 < packed / plain < 0.6
+
+
+def test_commits_and_heartbeats_name_the_place_of_the_error_code():
+    at, data = commit_frame("a-group", PLACES[1])
+    request = body(data, OffsetCommitRequest, COMMIT_VERSION)
+    assert (request.group_id, request.generation_id_or_member_epoch) == ("a-group", -1)
+    (topic,) = request.topics
+    assert (topic.name, [part.partition_index for part in topic.partitions]) == ("a-topic", [7])
+    part = OffsetCommitResponsePartition(partition_index=7, error_code=25)
+    answer = OffsetCommitResponse(
+        topics=[OffsetCommitResponseTopic(name="a-topic", partitions=[part])]
+    )
+    assert code_at(answer, COMMIT_VERSION, at) == 25
+
+    beat = HeartbeatRequest(group_id="a-group", generation_id=3, member_id="m")
+    at, data = heartbeat_frame(beat, 4)
+    assert body(data, HeartbeatRequest, 4).member_id == "m"
+    assert code_at(HeartbeatResponse(throttle_time_ms=9, error_code=27), 4, at) == 27
+
+
+def code_at(answer, version, at):
+    data = frame.response_header(5, answer.API_KEY, version)
+    data += b"".join(bytes(part) for part in answer.encode(version))
+    return struct.unpack(">h", data[at : at + 2])[0]

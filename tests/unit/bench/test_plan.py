@@ -75,7 +75,20 @@ def test_workloads_can_be_chosen():
     assert {s.workload for s in chosen(steps, {"w4"})} == {"w4"}
     assert {s.workload for s in chosen(steps, {"w2"})} == {"w2", "memory"}
     assert chosen(steps, set()) == steps
-    assert "scale" not in {s.workload for s in all_steps(1.0, full=False)}
+    long_ones = {"scaling", "pinned", "fsync"}
+    assert long_ones <= {s.workload for s in steps}
+    assert not long_ones & {s.workload for s in all_steps(1.0, full=False)}
+    asked = all_steps(1.0, full=False, only={"scaling"})
+    assert {s.workload for s in chosen(asked, {"scaling"})} == {"scaling"}
+
+
+def test_groups_are_measured_in_part_by_the_short_run_and_whole_if_asked_for():
+    short, asked = (
+        [s.label for s in all_steps(1.0, full=False, only=only) if s.workload == "groups"]
+        for only in (set(), {"groups"})
+    )
+    assert set(short) < set(asked)
+    assert len(asked) == 4
 
 
 def test_every_figure_has_a_key_of_its_own_under_its_workload():

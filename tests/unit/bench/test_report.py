@@ -1,4 +1,5 @@
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -19,7 +20,7 @@ def outcome(ours=30.0, theirs=20.0):
         Figure("w11.start", "start", "s", False, 0.2),
         Figure("w8.lz4.of-none", "lz4 of none", "", False, 1.1, own=True),
         *(Figure(f"w3.linger.{q}", f"end to end, {q}", "µs") for q in ("p50", "p99", "p999")),
-        *(Figure(f"scale.partitions.{n}.cpu", f"{n}", "s/million") for n in (1, 100, 1000)),
+        *(Figure(f"scaling.partitions.{n}.cpu", f"{n}", "s/million") for n in (1, 100, 1000)),
     ]
     found = Outcome(seconds=61)
     for figure in figures:
@@ -143,3 +144,23 @@ def test_changes_name_what_got_worse_or_better():
         "better: w8.lz4.of-none  1.50x → 0.75x",
     ]
     assert history.changes(outcome().results, None) == []
+
+
+def test_a_missed_target_needs_a_reason_and_a_reason_a_missed_target():
+    results = outcome().results.values()
+    page = f"{report.REASONS}\n\n- `w11.start`, `w8.lz4.of-none`: slow.\n\n## Next\n- `w4.c1d1.rate`: no\n"
+    assert report.explained(page) == {"w11.start", "w8.lz4.of-none"}
+    assert report.unexplained(page, results) == []
+    assert report.unexplained(page.replace("w11.start", "w4.c1d1.rate"), results) == [
+        "missed, and no reason is given: w11.start",
+        "met, but a reason is given for missing it: w4.c1d1.rate",
+    ]
+
+
+def test_the_real_page_gives_a_reason_for_everything_that_it_calls_missed():
+    page = report.DOCS.read_text()
+    shown = page.partition(report.BEGIN)[2].partition(report.END)[0]
+    said = re.search(r"\*\*\d+ of \d+ targets met(?:; missed: ([^*]+))?\.\*\*", shown)
+    assert said, "the page does not say which targets are met"
+    missed = set((said[1] or "").split(", ")) - {""}
+    assert missed - report.explained(page) == set()
