@@ -144,8 +144,7 @@ class Roster:
 
     def elect_leader(self) -> bool:
         """Make sure that the leader is one who joined; False if nobody did."""
-        if self.leader is None:
-            return False
+        assert self.leader is not None, "there are members to choose from"
         if self.members[self.leader].awaits_join:
             return True
         for member in self.members.values():
