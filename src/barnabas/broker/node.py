@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.broker import dispatch, shutdown, startup
 from barnabas.broker.call import Call
+from barnabas.broker.coordinators import Coordinators
 from barnabas.broker.directory_jobs import DirectoryJobs
 from barnabas.broker.metrics import Metrics
 from barnabas.broker.outcomes import NO_REPLY, CloseLink
@@ -71,6 +72,7 @@ class Node:
         )
         #: Where listeners without an advertised address are reached: name -> (host, port).
         self.advertised: dict[str, tuple[str, int]] = {}
+        self.coordinators = Coordinators(self)
         #: The request that a link waits for, if it waits for bytes: to forget it when the link goes.
         self.waiters: dict[Link, Waiter[Any]] = {}
         #: Topics between the decision to create them and their first replica: folded name -> name.
@@ -88,6 +90,7 @@ class Node:
     def release_waiting(self) -> None:
         """Begin to stop: answer what waits with what there is."""
         self.upkeep.stop()
+        self.coordinators.start()
         shutdown.release_waiting(self)
 
     def stop(self) -> Task[None]:
@@ -193,6 +196,14 @@ class Node:
             return []
         try:
             return call.encode(response)
+    def answer_late(self, call: Call, response: Any) -> None:  # noqa: ANN401
+        """Answer a call whose handler has returned without a response."""
+        self.finish(self._apis[call.api_key], call, response, None)
+
+    def refusal(self, call: Call, code: ErrorCode) -> Any:  # noqa: ANN401
+        """Make the response that refuses a call."""
+        return self._apis[call.api_key].refuse(call.request, code, None)
+
         except WireError as problem:  # our own fault: say so, and do not leave the client waiting
             log.error("%s v%d: the answer cannot be encoded: %s", api.name, call.version, problem)
             self.metrics.failures += 1

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 def release_waiting(node: Node) -> None:
     """Answer the requests that wait with what there is; new ones no longer wait."""
     node.stopping = True
+    node.coordinators.stop()
     for replica in node.replicas:
         node.replicas.waiting.on_change(replica.key)
 

@@ -48,6 +48,7 @@ def _delete(node: Node, topic: Topic) -> Task[None]:
     for replica in replicas:
         # Requests that found it before the deletion must not append to it any more.
         replica.offline = True
+    node.coordinators.on_topic_deleted(topic)
     log.info("deleted topic %s with %d partitions", topic.name, len(topic.partitions))
     if replicas:
         yield from _set_aside(node, replicas)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from barnabas.core.group.classic_requests import ListedGroup
     from barnabas.core.group.records import Record
     from barnabas.model.errors import ErrorCode
 
@@ -63,6 +64,9 @@ class Group(Protocol):
 
     def offsets_expiry_base(self, commit_timestamp_ms: int) -> int | None:
         """Give the wall-clock moment from which retention counts for an offset committed then; None: never expires now."""
+
+    def as_listed(self) -> ListedGroup:
+        """Give the line in a list of groups."""
 
     def removal_records(self) -> list[Record]:
         """Give the records that take the group out of the log (not its offsets)."""

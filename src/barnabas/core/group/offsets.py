@@ -82,7 +82,7 @@ class Offsets:
         """Keep offsets: all partitions that are well-formed, or none when the member may not."""
         code = self._validate_commit(request, now_ms)
         if code:
-            return Result(replies=[(ticket, CommitReply(code))], group_id=request.group_id)
+            return Result(replies=[(ticket, CommitReply(code))])
         expire_ms = (
             -1
             if request.retention_time_ms == NO_RETENTION_TIME
@@ -99,7 +99,7 @@ class Offsets:
                     codes.append((one.partition, ErrorCode.NONE))
                     records.append(_record(request.group_id, topic, one, wall_ms, expire_ms))
             reply.topics.append((topic.name, codes))
-        return Result(records, [(ticket, reply)], request.group_id)
+        return Result(records, [(ticket, reply)])
 
     def _validate_commit(self, request: CommitRequest, now_ms: int) -> ErrorCode:
         group, generation = (
@@ -117,7 +117,7 @@ class Offsets:
             member_id,
             request.group_instance_id,
             generation,
-            False,  # noqa: FBT003  (not transactional)
+            False,
             request.knows_member_epochs,
         )
         if code:
@@ -197,7 +197,7 @@ class Offsets:
         group = self._groups.get(request.group_id)
         code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_offset_delete()
         if group is None or code:
-            return Result(replies=[(ticket, DeleteReply(code))], group_id=request.group_id)
+            return Result(replies=[(ticket, DeleteReply(code))])
         records: list[Record] = []
         reply = DeleteReply()
         for topic, indexes in request.topics:
@@ -207,7 +207,7 @@ class Offsets:
                 code = ErrorCode.NONE
                 records += self._removals(request.group_id, topic, indexes)
             reply.topics.append((topic, [(index, code) for index in indexes]))
-        return Result(records, [(ticket, reply)], request.group_id)
+        return Result(records, [(ticket, reply)])
 
     def _removals(self, group_id: str, topic: str, indexes: list[int]) -> list[Record]:
         kept = self._by_group.get(group_id, {}).get(topic, {})
@@ -269,7 +269,7 @@ class Offsets:
                         found[index] = None
             if found:
                 records: list[Record] = [OffsetRemoved(group_id, name, index) for index in found]
-                results.append(Result(records, group_id=group_id))
+                results.append(Result(records))
         return results
 
     def _group_ids(self) -> list[str]:

@@ -1,0 +1,76 @@
+"""Rebuilding a group shard from its partition's log.
+
+The log is read and decoded in slices in the background; each slice is replayed on the thread of decision, which serves others
+in between. Must not know: what records mean to a group.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.broker import group_records
+from barnabas.wire import batch
+from barnabas.wire.batch import BatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.broker.replicas import Replica
+    from barnabas.broker.tasks import Task
+    from barnabas.core.group.records import Record
+    from barnabas.core.group.shard import GroupShard
+    from barnabas.ports import Background
+
+#: What a compressed batch may grow to: Kafka writes none that is larger than a segment.
+_BATCH_BYTES_MAX: Final = 1 << 30
+_MARKER: Final = struct.Struct(">hh")
+_COMMIT: Final = 1
+
+#: (offset, producer id, record); for a transaction's marker: (offset, producer id, whether it commits).
+Entry = tuple[int, int, "Record | bool"]
+
+
+def load(
+    background: Background, replica: Replica, shard: GroupShard, slice_bytes: int
+) -> Task[None]:
+    """Replay the log up to its high watermark into an empty shard. OSError, BatchError or WireError if it cannot be read."""
+    offset, end = replica.log.log_start_offset, replica.state.high_watermark
+    while offset < end:
+        job = partial(_read_slice, replica, offset, end, slice_bytes)
+        entries, offset = yield partial(background.run, job)
+        for place, producer_id, record in entries:
+            if isinstance(record, bool):
+                shard.replay_end_marker(producer_id, is_commit=record)
+            else:
+                shard.replay(record, place, producer_id)
+
+
+def _read_slice(replica: Replica, offset: int, end: int, size: int) -> tuple[list[Entry], int]:
+    """Read and decode what fits in `size` bytes, one batch at least: (entries, where to go on). Blocks."""
+    found = replica.log.read(offset, size, end_offset=end, min_one=True, nowait=False)
+    if found is None:
+        return [], end  # the rest was compacted away
+    data = memoryview(found.read())
+    entries: list[Entry] = []
+    following = offset
+    for position, header in batch.headers(data):
+        entries += _decode(data[position : position + header.size], header)
+        following = header.next_offset
+    if following == offset:
+        raise BatchError(f"{replica.key}: no whole batch at offset {offset}")
+    return [entry for entry in entries if entry[0] >= offset], following
+
+
+def _decode(data: memoryview, header: Any) -> Iterator[Entry]:  # noqa: ANN401
+    for record in batch.walk_records(data, _BATCH_BYTES_MAX):
+        if header.is_control:
+            if record.key is not None and len(record.key) >= _MARKER.size:
+                _version, kind = _MARKER.unpack_from(record.key)
+                yield record.offset, header.producer_id, kind == _COMMIT
+            continue
+        decoded = group_records.decode(record.key, record.value)
+        if decoded is not None:
+            producer_id = header.producer_id if header.is_transactional else -1
+            yield record.offset, producer_id, decoded

@@ -1,0 +1,187 @@
+"""Everything that one partition of `__consumer_offsets` holds: its groups of both kinds and their offsets.
+
+Job: route requests, records and deadlines to the machine whose they are; what concerns groups of any kind (list, delete,
+expire). Must not know: bytes, versions, where records are written.
+
+Invariants: a group id names one group, classic or consumer; state changes only in `replay`; a result whose `group_id` is
+None left no soft state behind.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from barnabas.core.group.classic import ClassicGroups
+from barnabas.core.group.offsets import NO_PRODUCER, Offsets
+from barnabas.core.group.records import (
+    ClassicGroupRemoved,
+    ClassicGroupSaved,
+    OffsetCommitted,
+    OffsetRemoved,
+)
+from barnabas.core.group.result import Result
+from barnabas.model.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.core.group.classic_group import ReadTopics
+    from barnabas.core.group.classic_requests import (
+        HeartbeatRequest,
+        JoinRequest,
+        LeaveRequest,
+        ListedGroup,
+        SyncRequest,
+    )
+    from barnabas.core.group.group import Group
+    from barnabas.core.group.offset_requests import CommitRequest, DeleteRequest, FetchRequest
+    from barnabas.core.group.records import Record
+    from barnabas.core.group.result import Ticket
+    from barnabas.core.group.settings import GroupSettings
+
+
+@dataclass(slots=True)
+class ListRequest:
+    """ListGroups: groups in these states and of these types; none named: any."""
+
+    states: list[str] = field(default_factory=list)
+    types: list[str] = field(default_factory=list)
+
+
+class GroupShard:
+    """The groups and offsets of one partition."""
+
+    def __init__(
+        self, settings: GroupSettings, new_uuid: Callable[[], str], read_topics: ReadTopics
+    ) -> None:
+        """Start empty: replay the log, then call `on_loaded`."""
+        self._settings = settings
+        self.groups: dict[str, Group] = {}
+        self._classic = ClassicGroups(settings, self.groups, new_uuid, read_topics)
+        self.offsets = Offsets(settings, self.groups, self._classic.make_simple)
+        self._expiry_ms: int | None = None
+
+    # Classic protocol
+
+    def join(self, ticket: Ticket, request: JoinRequest, now_ms: int, wall_ms: int) -> Result:
+        """JoinGroup. Waits for the end of the join phase."""
+        return self._classic.join(ticket, request, now_ms, wall_ms)
+
+    def sync(self, ticket: Ticket, request: SyncRequest, now_ms: int, wall_ms: int) -> Result:
+        """SyncGroup. Waits for the leader's assignment."""
+        return self._classic.sync(ticket, request, now_ms, wall_ms)
+
+    def heartbeat(
+        self, ticket: Ticket, request: HeartbeatRequest, now_ms: int, wall_ms: int
+    ) -> Result:
+        """Heartbeat."""
+        return self._classic.heartbeat(ticket, request, now_ms)
+
+    def leave(self, ticket: Ticket, request: LeaveRequest, now_ms: int, wall_ms: int) -> Result:
+        """LeaveGroup."""
+        return self._classic.leave(ticket, request, now_ms, wall_ms)
+
+    def describe(self, ticket: Ticket, group_id: str) -> Result:
+        """DescribeGroups, for one group."""
+        return Result(replies=[(ticket, self._classic.describe(group_id))])
+
+    # Offsets
+
+    def commit(self, ticket: Ticket, request: CommitRequest, now_ms: int, wall_ms: int) -> Result:
+        """OffsetCommit."""
+        return self.offsets.commit(ticket, request, now_ms, wall_ms)
+
+    def fetch(self, ticket: Ticket, request: FetchRequest, now_ms: int) -> Result:
+        """OffsetFetch, for one group."""
+        return Result(replies=[(ticket, self.offsets.fetch(request, now_ms))])
+
+    def delete_offsets(self, ticket: Ticket, request: DeleteRequest) -> Result:
+        """OffsetDelete."""
+        return self.offsets.delete(ticket, request)
+
+    # Groups of any kind
+
+    def list_groups(self, ticket: Ticket, request: ListRequest) -> Result:
+        """ListGroups."""
+        states = [state.strip().lower() for state in request.states]
+        types = [kind.strip().lower() for kind in request.types]
+        found: list[ListedGroup] = [
+            group.as_listed()
+            for group in self.groups.values()
+            if (not states or group.state_name.lower() in states)
+            and (not types or group.group_type in types)
+        ]
+        return Result(replies=[(ticket, found)])
+
+    def delete(self, ticket: Ticket, group_id: str) -> Result:
+        """DeleteGroups, for one group: it and its offsets, if it has no members."""
+        group = self.groups.get(group_id)
+        code = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_delete()
+        if group is None or code:
+            return Result(replies=[(ticket, code)])
+        records = [*self.offsets.removal_records(group_id), *group.removal_records()]
+        return Result(records, [(ticket, ErrorCode.NONE)])
+
+    # Time
+
+    def next_deadline_ms(self) -> int | None:
+        """Tell when `on_time` wants to be called; sometimes earlier than needed, never later."""
+        deadlines = [self._expiry_ms, self._classic.next_deadline_ms()]
+        return min((one for one in deadlines if one is not None), default=None)
+
+    def on_time(self, now_ms: int, wall_ms: int) -> list[Result]:
+        """Do what is due."""
+        results = self._classic.on_time(now_ms, wall_ms)
+        if self._expiry_ms is not None and now_ms >= self._expiry_ms:
+            self._expiry_ms = now_ms + self._settings.offsets_retention_check_interval_ms
+            results += self._expire(wall_ms)
+        return results
+
+    def _expire(self, wall_ms: int) -> list[Result]:
+        """Forget offsets that nobody came back for, and groups of which nothing is left."""
+        results = []
+        for group_id, group in self.groups.items():
+            records, nothing_left = self.offsets.expire(group_id, wall_ms)
+            if nothing_left and group.is_empty:
+                records += group.removal_records()
+            if records:
+                results.append(Result(records))
+        return results
+
+    # Topics
+
+    def on_topic_deleted(self, name: str, topic_id: bytes) -> list[Result]:
+        """Forget the positions in a topic that is gone."""
+        return self.offsets.on_topic_deleted(name, topic_id)
+
+    # The log
+
+    def replay(self, record: Record, log_offset: int = -1, producer_id: int = NO_PRODUCER) -> None:
+        """Take a record that the log has."""
+        kind = type(record)
+        if kind is OffsetCommitted or kind is OffsetRemoved:
+            self.offsets.replay(record, log_offset, producer_id)  # type: ignore[arg-type]
+        elif kind is ClassicGroupSaved or kind is ClassicGroupRemoved:
+            self._classic.replay(record)
+
+    def replay_end_marker(self, producer_id: int, *, is_commit: bool) -> None:
+        """Take the end of a transaction that the log has."""
+        self.offsets.replay_end_marker(producer_id, is_commit=is_commit)
+
+    def on_append_failed(self, result: Result, error_code: ErrorCode, now_ms: int) -> Result:
+        """Put right what a result left behind that could not be written; its requests are told why."""
+        if result.group_id is None:
+            return Result(replies=[(ticket, error_code) for ticket, _reply in result.replies])
+        return self._classic.on_append_failed(result, error_code, now_ms)
+
+    def on_loaded(self, now_ms: int, wall_ms: int) -> list[Result]:
+        """Begin to serve: sessions and the expiration of offsets run from now."""
+        self._expiry_ms = now_ms + self._settings.offsets_retention_check_interval_ms
+        self._classic.on_loaded(now_ms, wall_ms)
+        return []
+
+    def unload(self) -> list[tuple[Ticket, object]]:
+        """Stop serving: give everything that waits its answer."""
+        self._expiry_ms = None
+        return list(self._classic.unload())
