@@ -1,12 +1,16 @@
-"""What a producer's batch must be before it is appended. Header and checksum, never a record's content.
+"""What a producer's batch must be before it is appended, and what a topic's settings make of it.
 
-Kafka's rules (LogValidator, UnifiedLog.analyzeAndValidateRecords) as far as they can be told without
-decompressing. The order of the checks is the order in which Kafka gives its errors.
+Kafka's rules (LogValidator, UnifiedLog.analyzeAndValidateRecords), in the order in which Kafka gives its errors: header and
+checksum (`check`), then the records (`open_now`, `open_later`), then what depends on the time (`conform`). Every batch,
+compressed or not, is stepped through by its records' lengths; the fields inside of a record are looked at only where
+the topic's settings ask for it (docs/adr/0003).
+
+Must not know the log or the request. `open_later` is for a background job: it touches nothing but its arguments.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import ErrorCode
 from barnabas.wire import batch as batches
@@ -17,23 +21,47 @@ from barnabas.wire.batch import (
     LOG_OVERHEAD,
     MAGIC,
     MIN_RECORD_SIZE,
+    NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
 )
-from barnabas.wire.compression import BY_NAME, Codec, CompressionError
+from barnabas.wire.compression import (
+    BY_NAME,
+    Codec,
+    CompressionError,
+    TooLargeError,
+    decompress,
+    unpack_in_pieces,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from barnabas.model.config.log_config import LogConfig
+    from barnabas.wire.compression import Bytes, Unpacker
 
 #: zstd needs clients that know it (KIP-110).
 ZSTD_SINCE_VERSION: Final = 7
 _UNLIMITED: Final = 0x7FFFFFFFFFFFFFFF
-#: What a batch may decompress to where it must be looked into: it is done on the loop.
-UNPACKED_BYTES_MAX: Final = 16 * 1024 * 1024
-#: And how many records are looked at: about 3 µs each.
-RECORDS_LOOKED_AT_MAX: Final = 50_000
+
+# What is done on the loop takes about 1 ms, 10 ms at worst (the smallest records there can be, no two alike); the rest is
+# done in the background.
+LOOP_PACKED_BYTES_MAX: Final = 64 * 1024
+LOOP_UNPACKED_BYTES_MAX: Final = 256 * 1024
+#: Where each record is looked at: 3 µs each.
+LOOP_RECORDS_MAX: Final = 2000
+#: Where a batch gets another codec: gzip and zstd at their highest levels take 1 µs for 10 bytes.
+LOOP_REPACKED_BYTES_MAX: Final = 16 * 1024
+
+# The bounds of the background, far above what producers send. More is answered with MESSAGE_TOO_LARGE, upon which
+# Kafka's own producer halves its batch and sends it again.
+#: Seconds of a processor for gzip; never more than a piece of it in memory.
+UNPACKED_BYTES_MAX: Final = 1024 * 1024 * 1024
+#: Where the content must be there as a whole: each record is looked at, or it is packed anew.
+HELD_BYTES_MAX: Final = 256 * 1024 * 1024
+#: Of a compressed batch, 3 s; of one whose records are looked at. librdkafka allows 1,000,000.
+RECORDS_MAX: Final = 10_000_000
+RECORDS_LOOKED_AT_MAX: Final = 1_000_000
 
 _LEVELS: Final[dict[Codec, Callable[[LogConfig], int | None]]] = {
     Codec.NONE: lambda _config: None,
@@ -54,8 +82,17 @@ class Refusal(Exception):
         self.message = message
 
 
+class Opened(NamedTuple):
+    """A batch whose records are as they must be, in the topic's codec."""
+
+    batch: memoryview
+    header: BatchHeader
+    #: The earliest time of a record, where the topic has a bound for it.
+    earliest_ms: int | None = None
+
+
 def check(records: memoryview | None, version: int, config: LogConfig) -> BatchHeader:
-    """Check the one batch of a Produce request's partition and return its header."""
+    """Check the one batch of a Produce request's partition and return its header; what is compressed stays closed."""
     if records is None or len(records) < LOG_OVERHEAD:
         raise Refusal(ErrorCode.INVALID_RECORD, "no record batch for this partition")
     if len(records) < HEADER_SIZE:
@@ -75,10 +112,7 @@ def check(records: memoryview | None, version: int, config: LogConfig) -> BatchH
     if codec:
         _check_codec(codec, version)
     elif not batches.records_fit(records, header):
-        raise Refusal(
-            ErrorCode.INVALID_RECORD,
-            f"the batch does not hold the {header.record_count} records it claims",
-        )
+        raise _does_not_fit(header)
     return header
 
 
@@ -137,91 +171,139 @@ def _check_codec(codec: int, version: int) -> None:
         )
 
 
-def conform(
-    batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int
-) -> tuple[memoryview, BatchHeader, int]:
-    """Bring a checked batch to the topic's settings: keys, timestamps and codec.
+def open_now(
+    batch: memoryview, header: BatchHeader, config: LogConfig, unpacker: Unpacker
+) -> Opened | None:
+    """Look into a checked batch as far as its kind and the topic's settings ask for; None if that is for `open_later`.
+
+    Without such settings an uncompressed batch is the very same memory.
+    """
+    looks, wanted = _looks(config), _wanted_codec(header, config)
+    if not (header.codec or looks or wanted is not None):
+        return Opened(batch, header)
+    if (
+        header.size > LOOP_PACKED_BYTES_MAX
+        or (looks and header.record_count > LOOP_RECORDS_MAX)
+        or (wanted is not None and header.size > LOOP_REPACKED_BYTES_MAX)
+    ):
+        return None
+    content: Bytes = batch[HEADER_SIZE : header.size]
+    if header.codec:
+        try:
+            content = unpacker.unpack(Codec(header.codec), content, LOOP_UNPACKED_BYTES_MAX)
+        except TooLargeError:
+            return None
+        except CompressionError as problem:
+            raise _does_not_unpack(problem) from None
+    return _open(batch, header, config, content)
+
+
+def open_later(batch: memoryview, header: BatchHeader, config: LogConfig) -> Opened:
+    """Do what `open_now` leaves, however long it takes."""
+    if header.record_count > RECORDS_MAX:
+        raise _too_many(header, RECORDS_MAX)
+    codec, content = Codec(header.codec), batch[HEADER_SIZE : header.size]
+    try:
+        if _looks(config) or _wanted_codec(header, config) is not None:
+            limit = max(HELD_BYTES_MAX, 4 * config.max_message_bytes)
+            return _open(batch, header, config, decompress(codec, content, limit))
+        limit = max(UNPACKED_BYTES_MAX, 32 * config.max_message_bytes)
+        if not batches.content_fits(unpack_in_pieces(codec, content, limit), header.record_count):
+            raise _does_not_fit(header)
+    except TooLargeError as problem:
+        raise Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"the batch {problem}") from None
+    except CompressionError as problem:
+        raise _does_not_unpack(problem) from None
+    return Opened(batch, header)
+
+
+def conform(opened: Opened, config: LogConfig, now_ms: int) -> tuple[memoryview, BatchHeader, int]:
+    """Hold an opened batch against the clock.
 
     Returns batch and header to append, and the append time (-1 where the producer's times stay).
-    Without such settings that is the very same memory.
     """
-    append_time = -1
-    if config.compact and any(r.key is None for r in _records(batch, header, config)):
-        raise Refusal(ErrorCode.INVALID_RECORD, "a compacted topic takes no records without a key")
-    if config.compression_type != "producer":
-        batch, header = _with_codec(batch, header, config)
+    batch, header, earliest_ms = opened
     if config.log_append_time:
-        append_time = now_ms
-        header = batches.stamp_append_time(batch, header, now_ms)
-    else:
-        _check_times(batch, header, config, now_ms)
-    return batch, header, append_time
-
-
-def _with_codec(
-    batch: memoryview, header: BatchHeader, config: LogConfig
-) -> tuple[memoryview, BatchHeader]:
-    wanted = BY_NAME[config.compression_type]
-    if header.codec == wanted:
-        return batch, header
-    level = _LEVELS[wanted](config)
-    try:
-        batch = memoryview(batches.recompress(batch, wanted, _unpacked_max(config), level))
-    except CompressionError as problem:
-        raise Refusal(
-            ErrorCode.CORRUPT_MESSAGE, f"the batch does not decompress: {problem}"
-        ) from None
-    header = batches.read_header(batch)
-    if header.size > config.max_message_bytes:
-        raise Refusal(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"with compression.type={config.compression_type} the batch has {header.size} bytes,"
-            f" max.message.bytes allows {config.max_message_bytes}",
-        )
-    if not wanted and not batches.records_fit(batch, header):
-        raise Refusal(
-            ErrorCode.INVALID_RECORD,
-            f"the batch does not hold the {header.record_count} records it claims",
-        )
-    return batch, header
-
-
-def _check_times(batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    latest = header.max_timestamp
-    if latest - now_ms > config.message_timestamp_after_max_ms:
+        return batch, batches.stamp_append_time(batch, header, now_ms), now_ms
+    latest_ms, after_max_ms = header.max_timestamp, config.message_timestamp_after_max_ms
+    if latest_ms - now_ms > after_max_ms:
         raise Refusal(
             ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {latest} is more than message.timestamp.after.max.ms="
-            f"{config.message_timestamp_after_max_ms} ahead of the broker's {now_ms}",
+            f"timestamp {latest_ms} is more than message.timestamp.after.max.ms={after_max_ms}"
+            f" ahead of the broker's {now_ms}",
         )
-    before_max = config.message_timestamp_before_max_ms
-    if before_max == _UNLIMITED:
-        return
-    earliest = min(
-        (r.timestamp for r in _records(batch, header, config) if r.timestamp != -1),
-        default=now_ms,
-    )
-    if now_ms - earliest > before_max:
+    before_max_ms = config.message_timestamp_before_max_ms
+    if earliest_ms is not None and now_ms - earliest_ms > before_max_ms:
         raise Refusal(
             ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {earliest} is more than message.timestamp.before.max.ms={before_max}"
+            f"timestamp {earliest_ms} is more than message.timestamp.before.max.ms={before_max_ms}"
             f" behind the broker's {now_ms}",
         )
+    return batch, header, -1
 
 
-def _records(batch: memoryview, header: BatchHeader, config: LogConfig) -> Iterator[batches.Record]:
-    """Look at the records, as far as that may take: a small batch can claim millions."""
+def _looks(config: LogConfig) -> bool:
+    """Tell whether a topic's settings ask for a look at each record."""
+    return config.compact or (
+        config.message_timestamp_before_max_ms != _UNLIMITED and not config.log_append_time
+    )
+
+
+def _wanted_codec(header: BatchHeader, config: LogConfig) -> Codec | None:
+    """Tell which codec the topic asks for; None if the batch has it already."""
+    name = config.compression_type
+    return None if name == "producer" or BY_NAME[name] == header.codec else BY_NAME[name]
+
+
+def _open(batch: memoryview, header: BatchHeader, config: LogConfig, content: Bytes) -> Opened:
+    """Check the content of a batch and do with it what the topic's settings ask for."""
+    if header.codec and not batches.content_fits((content,), header.record_count):
+        raise _does_not_fit(header)
+    earliest_ms = _look(header, config, content) if _looks(config) else None
+    wanted = _wanted_codec(header, config)
+    if wanted is not None:
+        level = _LEVELS[wanted](config)
+        batch = memoryview(batches.repack(batch, content, wanted, level))
+        header = batches.read_header(batch)
+        if header.size > config.max_message_bytes:
+            raise Refusal(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"with compression.type={config.compression_type} the batch has {header.size} bytes,"
+                f" max.message.bytes allows {config.max_message_bytes}",
+            )
+    return Opened(batch, header, earliest_ms)
+
+
+def _look(header: BatchHeader, config: LogConfig, content: Bytes) -> int | None:
+    """Look at each record: return the earliest time there is."""
     if header.record_count > RECORDS_LOOKED_AT_MAX:
-        raise Refusal(
-            ErrorCode.INVALID_RECORD,
-            f"{header.record_count} records in one batch; on a topic whose settings ask for a look at"
-            f" each, at most {RECORDS_LOOKED_AT_MAX} are taken",
-        )
+        raise _too_many(header, RECORDS_LOOKED_AT_MAX)
+    needs_key, earliest_ms = config.compact, _UNLIMITED
     try:
-        yield from batches.walk_records(batch, _unpacked_max(config))
-    except (batches.BatchError, CompressionError) as problem:
+        for record in batches.walk_content(content, header):
+            if needs_key and record.key is None:
+                raise Refusal(
+                    ErrorCode.INVALID_RECORD, "a compacted topic takes no records without a key"
+                )
+            if NO_TIMESTAMP != record.timestamp < earliest_ms:
+                earliest_ms = record.timestamp
+    except batches.BatchError as problem:
         raise Refusal(ErrorCode.INVALID_RECORD, str(problem)) from None
+    return None if earliest_ms == _UNLIMITED else earliest_ms
 
 
-def _unpacked_max(config: LogConfig) -> int:
-    return max(UNPACKED_BYTES_MAX, 2 * config.max_message_bytes)
+def _does_not_fit(header: BatchHeader) -> Refusal:
+    return Refusal(
+        ErrorCode.INVALID_RECORD,
+        f"the batch does not hold the {header.record_count} records it claims",
+    )
+
+
+def _does_not_unpack(problem: CompressionError) -> Refusal:
+    return Refusal(ErrorCode.INVALID_RECORD, f"the batch does not decompress: {problem}")
+
+
+def _too_many(header: BatchHeader, most: int) -> Refusal:
+    return Refusal(
+        ErrorCode.MESSAGE_TOO_LARGE, f"{header.record_count} records in one batch, at most {most}"
+    )

@@ -26,6 +26,7 @@ from barnabas.core.fetch_session import FetchSessions
 from barnabas.model.cluster import Topics
 from barnabas.model.config.broker_config import resolve_topic
 from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.wire.compression import Unpacker
 from barnabas.wire.frame import API_VERSIONS, RequestHead, decode_request_header
 from barnabas.wire.primitives import WireError
 
@@ -66,13 +67,17 @@ class Node:
         self.directory_jobs = DirectoryJobs(world.background)
         #: Who may change topics and settings that exist: one task at a time.
         self.changes = Turns()
+        #: Opens compressed batches on this thread.
+        self.unpacker = Unpacker()
+        #: Whose batch is being opened in the background: large ones, one at a time.
+        self.unpacking = Turns()
         self.producer_ids = ProducerIds(self)
+        self.coordinators = Coordinators(self)
         self.fetch_sessions = FetchSessions(
             config.get_int("max.incremental.fetch.session.cache.slots"), self._random_session_id
         )
         #: Where listeners without an advertised address are reached: name -> (host, port).
         self.advertised: dict[str, tuple[str, int]] = {}
-        self.coordinators = Coordinators(self)
         #: The request that a link waits for, if it waits for bytes: to forget it when the link goes.
         self.waiters: dict[Link, Waiter[Any]] = {}
         #: Topics between the decision to create them and their first replica: folded name -> name.
@@ -85,12 +90,12 @@ class Node:
     def start(self) -> Task[None]:
         """Read the store and open the logs; then the node takes requests."""
         yield from startup.start(self)
+        self.coordinators.start()
         self.upkeep.start()
 
     def release_waiting(self) -> None:
         """Begin to stop: answer what waits with what there is."""
         self.upkeep.stop()
-        self.coordinators.start()
         shutdown.release_waiting(self)
 
     def stop(self) -> Task[None]:
@@ -191,11 +196,6 @@ class Node:
         else:
             call.link.reply(parts)
 
-    def _encode(self, api: Api, call: Call, response: Any) -> list[Any]:  # noqa: ANN401
-        if response is NO_REPLY:
-            return []
-        try:
-            return call.encode(response)
     def answer_late(self, call: Call, response: Any) -> None:  # noqa: ANN401
         """Answer a call whose handler has returned without a response."""
         self.finish(self._apis[call.api_key], call, response, None)
@@ -204,6 +204,11 @@ class Node:
         """Make the response that refuses a call."""
         return self._apis[call.api_key].refuse(call.request, code, None)
 
+    def _encode(self, api: Api, call: Call, response: Any) -> list[Any]:  # noqa: ANN401
+        if response is NO_REPLY:
+            return []
+        try:
+            return call.encode(response)
         except WireError as problem:  # our own fault: say so, and do not leave the client waiting
             log.error("%s v%d: the answer cannot be encoded: %s", api.name, call.version, problem)
             self.metrics.failures += 1

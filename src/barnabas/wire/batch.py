@@ -1,8 +1,8 @@
 """Record batches, format version 2: what is in the log and on the wire, byte for byte.
 
 The broker's way through here is per batch: `read_header` and `checksum_matches` look at 61 bytes and
-one checksum, `stamp` patches the two fields that lie outside the checksum. Walking records is for
-what must look inside. Nothing here knows about requests, files or topics.
+one checksum, `records_fit` and `content_fits` step over the records by their lengths, `stamp` patches the two fields that
+lie outside the checksum. Walking records is for what must look inside. Nothing here knows about requests, files or topics.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from crc32c import crc32c
 from barnabas.wire.compression import Codec, compress, decompress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from typing_extensions import Buffer
+
+    from barnabas.wire.compression import Bytes
 
 MAGIC: Final = 2
 HEADER_SIZE: Final = 61
@@ -32,6 +34,7 @@ MIN_RECORD_SIZE: Final = 7
 RUN_MAX: Final = 1024
 #: Bytes of a length prefix: five hold 32 bits.
 _PREFIX_MAX: Final = 5
+_NO_END: Final = 0x7FFFFFFFFFFFFFFF
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
@@ -150,34 +153,57 @@ def headers(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def records_fit(batch: memoryview, header: BatchHeader) -> bool:
-    """Tell whether an uncompressed batch holds exactly the records that its header counts.
+    """Tell whether an uncompressed batch holds exactly the records that its header counts."""
+    end = header.size
+    return _step_over(batch, HEADER_SIZE, end, end, header.record_count) == (end, 0)
 
-    Steps over the records by their length prefixes only. Where two of the same length follow each other,
-    more are likely to: a run of them is compared in one go, which is ten times quicker than a step each.
+
+def content_fits(pieces: Iterable[Bytes], count: int) -> bool:
+    """Tell whether what a compressed batch holds, in pieces cut anywhere, is exactly `count` records."""
+    skip, carried = 0, b""
+    for piece in pieces:
+        data = memoryview(carried + piece if carried else piece)
+        end = len(data)
+        # A length prefix that may go on in the next piece is read there.
+        position, count = _step_over(data, skip, end - _PREFIX_MAX + 1, _NO_END, count)
+        if position < 0 or (not count and position < end):
+            return False
+        skip = max(position - end, 0)
+        carried = bytes(data[position:])
+    end = len(carried)
+    return _step_over(memoryview(carried), skip, end, end, count) == (end, 0)
+
+
+def _step_over(data: memoryview, position: int, stop: int, end: int, left: int) -> tuple[int, int]:
+    """Step over `left` records by their length prefixes, but over none that starts at `stop` or later.
+
+    Returns the position after the last one and how many are left; -1 for a position where no record can be, or a
+    record that goes beyond `end`. Where two of the same length follow each other, more are likely to: a run of them is
+    compared in one go, which is ten times quicker than a step each.
     """
-    position, end, left, before = HEADER_SIZE, header.size, header.record_count, -1
+    before = -1
     try:
-        while left > 0:
-            start, length = position, batch[position]
+        while left > 0 and position < stop:
+            start, length = position, data[position]
             position += 1
             if length >= 0x80:
-                length, position = _long_varint(batch, position, length)
+                length, position = _long_varint(data, position, length)
             if length & 1 or length < 2 * (MIN_RECORD_SIZE - 1):
-                return False  # negative, or too short for a record
+                return -1, left  # negative, or too short for a record
             position += length >> 1
             if position > end:
-                return False
+                return -1, left
             left -= 1
             if length == before and left:
-                run = _count_run(batch, start, position, min(left, RUN_MAX))
+                run = _count_run(data, start, position, min(left, RUN_MAX))
                 left -= run
                 position += run * (position - start)
                 before = -1
             else:
                 before = length
     except (IndexError, BatchError):
-        return False
-    return position == end
+        return -1, left
+    return position, left
 
 
 def _count_run(batch: memoryview, start: int, stop: int, most: int) -> int:
@@ -211,10 +237,15 @@ def read_records(batch: memoryview, limit_bytes: int) -> list[Record]:
 def walk_records(batch: memoryview, limit_bytes: int) -> Iterator[Record]:
     """Decode the records of one whole batch one by one: for who may stop early, or wants no list."""
     header = read_header(batch)
-    payload: Buffer = batch[HEADER_SIZE : header.size]
+    payload: Bytes = batch[HEADER_SIZE : header.size]
     if header.codec:
         payload = decompress(Codec(header.codec), payload, limit_bytes)
-    data, position = memoryview(payload), 0
+    return walk_content(payload, header)
+
+
+def walk_content(content: Bytes, header: BatchHeader) -> Iterator[Record]:
+    """Decode the records of a batch whose content is unpacked already."""
+    data, position = memoryview(content), 0
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
     for _ in range(header.record_count):
         try:
@@ -286,7 +317,7 @@ def build(
         body = _record_body(record, base_offset, base_timestamp)
         write_varint(payload, len(body))
         payload += body
-    packed: Buffer = compress(codec, payload) if codec else payload
+    packed: Bytes = compress(codec, payload) if codec else payload
     batch = bytearray(HEADER_SIZE)
     batch += packed
     _HEADER.pack_into(
@@ -300,21 +331,13 @@ def build(
     return batch
 
 
-def recompress(
-    batch: memoryview, codec: Codec, limit_bytes: int, level: int | None = None
-) -> bytearray:
-    """Encode the records of a batch again with another codec; everything else stays as it was."""
-    header = read_header(batch)
-    payload: Buffer = batch[HEADER_SIZE : header.size]
-    if header.codec:
-        payload = decompress(Codec(header.codec), payload, limit_bytes)
-    if codec:
-        payload = compress(codec, payload, level)
+def repack(batch: memoryview, content: Bytes, codec: Codec, level: int | None = None) -> bytearray:
+    """Encode a batch again whose content is unpacked, with another codec; everything else stays as it was."""
     again = bytearray(batch[:HEADER_SIZE])
-    again += payload
-    attributes = header.attributes & ~CODEC_MASK | codec
+    again += compress(codec, content, level) if codec else content
+    (attributes,) = struct.unpack_from(">h", again, CRC_START)
     struct.pack_into(">i", again, 8, len(again) - LOG_OVERHEAD)
-    struct.pack_into(">h", again, CRC_START, attributes)
+    struct.pack_into(">h", again, CRC_START, attributes & ~CODEC_MASK | codec)
     _CRC.pack_into(again, 17, crc32c(memoryview(again)[CRC_START:]))
     return again
 

@@ -1,6 +1,7 @@
 """Batches: what is built reads back, and what lies is found out."""
 
 import contextlib
+import itertools
 import struct
 
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 
 from barnabas.wire import batch
 from barnabas.wire.batch import BatchError, Producer, Record, build, read_header, read_records
-from barnabas.wire.compression import Codec, CompressionError
+from barnabas.wire.compression import Codec, CompressionError, decompress
 
 LIMIT = 1 << 20
+PACKED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 
 
 def some(count=3, **how):
@@ -46,9 +48,10 @@ def test_records_read_back_with_every_codec(contents, codec, base):
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("other", Codec)
-def test_recompress_keeps_the_records(codec, other):
+def test_repack_keeps_the_records(codec, other):
     built = memoryview(some(50, codec=codec))
-    again = memoryview(batch.recompress(built, other, LIMIT))
+    content = decompress(codec, built[batch.HEADER_SIZE :], LIMIT)
+    again = memoryview(batch.repack(built, content, other))
     assert read_header(again).codec == other
     assert batch.checksum_matches(again, read_header(again))
     assert read_records(again, LIMIT) == read_records(built, LIMIT)
@@ -105,17 +108,15 @@ def test_a_short_header_is_refused():
         read_header(b"\0" * 60)
 
 
-@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+@pytest.mark.parametrize("codec", PACKED)
 def test_a_bomb_is_stopped_at_the_limit(codec):
     bomb = memoryview(build([Record(0, 0, None, bytes(5_000_000))], codec=codec))
     with pytest.raises(CompressionError, match="more than"):
         read_records(bomb, LIMIT)
 
 
-@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+@pytest.mark.parametrize("codec", PACKED)
 def test_garbage_does_not_decompress(codec):
-    from barnabas.wire.compression import decompress
-
     with pytest.raises(CompressionError):
         decompress(codec, b"\x07garbage that is no frame of any kind", LIMIT)
 
@@ -131,6 +132,7 @@ def test_the_walk_agrees_with_decoding(runs, lie):
     struct.pack_into(">i", built, 57, len(sizes) + lie)
     header = read_header(built)
     assert batch.records_fit(built, header) == (lie == 0)
+    assert batch.content_fits([built[batch.HEADER_SIZE :]], len(sizes) + lie) == (lie == 0)
 
 
 def test_a_run_that_ends_outside_of_the_batch_is_no_run():
@@ -138,3 +140,29 @@ def test_a_run_that_ends_outside_of_the_batch_is_no_run():
     short = memoryview(built)[: len(built) - 1]
     struct.pack_into(">i", short, 8, len(short) - 12)
     assert not batch.records_fit(short, read_header(short))
+
+
+@given(
+    st.lists(st.integers(0, 300), min_size=1, max_size=60),
+    st.lists(st.integers(0, 9000), max_size=30),
+    st.integers(-1, 1),
+    st.integers(-1, 1),
+)
+def test_content_is_counted_however_it_is_cut_into_pieces(sizes, cuts, more_records, more_bytes):
+    built = build([Record(i, i, None, b"x" * size) for i, size in enumerate(sizes)])
+    content = bytes(built[batch.HEADER_SIZE :]) + b"\0" * more_bytes
+    content = content[: len(content) + min(more_bytes, 0)]
+    edges = sorted(min(cut, len(content)) for cut in (0, *cuts, len(content)))
+    pieces = [content[start:end] for start, end in itertools.pairwise(edges)]
+    is_right = more_records == more_bytes == 0
+    assert batch.content_fits(pieces, len(sizes) + more_records) == is_right
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 1000])
+@pytest.mark.parametrize(
+    "start", [b"\x01", b"\x0a", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\xff\xff\xff\xff\x0f"]
+)  # fmt: skip
+def test_a_length_that_cannot_be_is_found_in_pieces(piece, start):
+    content = start + bytes(40)
+    pieces = [content[at : at + piece] for at in range(0, len(content), piece)]
+    assert not batch.content_fits(pieces, 1)

@@ -2,11 +2,13 @@
 
 One bad partition never fails its neighbours. On one node every in-sync replica has a batch as soon as
 the leader has it, so acks=all and acks=1 are answered at once; a flush that a topic's settings ask for
-comes before the answer.
+comes before the answer. Batches that take long to open are opened in the background, one after another; a
+connection has one request under way, so its order is kept.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker import batch_check
@@ -22,15 +24,52 @@ from barnabas.wire.messages.produce import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.broker.batch_check import Opened
     from barnabas.broker.call import Call
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
+    from barnabas.model.config.log_config import LogConfig
+    from barnabas.wire.batch import BatchHeader
+    from barnabas.wire.messages.produce import PartitionProduceData
 
 #: From this version on topics are named by id.
 TOPIC_IDS_SINCE = 13
 _ACKS = (-1, 0, 1)
 #: The one client that Kafka lets write to internal topics.
 _ADMIN_CLIENT = "__admin_client"
+
+
+class _Closed(Exception):
+    """A batch is to be opened in the background first."""
+
+    def __init__(self, header: BatchHeader, config: LogConfig) -> None:
+        """Remember what is known of it."""
+        super().__init__()
+        self.header = header
+        self.config = config
+
+
+class _Postponed:
+    """A partition of a request whose batch is being opened."""
+
+    __slots__ = ("answers", "batch", "closed", "data", "place", "topic")
+
+    def __init__(
+        self,
+        closed: _Closed,
+        topic: str | None,
+        data: PartitionProduceData,
+        answers: list[PartitionProduceResponse],
+    ) -> None:
+        """Keep a place among the answers, and the batch: the frame's memory is lent only until the handler waits."""
+        assert data.records is not None
+        self.closed = closed
+        self.topic = topic
+        self.data = data
+        self.batch = memoryview(bytearray(data.records))
+        self.answers = answers
+        self.place = len(answers)
+        answers.append(PartitionProduceResponse(index=data.index))
 
 
 def handle(call: Call) -> Any:  # noqa: ANN401
@@ -42,19 +81,24 @@ def handle(call: Call) -> Any:  # noqa: ANN401
         )
     by_id = call.version >= TOPIC_IDS_SINCE
     to_flush: list[Replica] = []
+    postponed: list[_Postponed] = []
     responses = []
     for topic in request.topic_data:
         name = _topic_name(call, topic.topic_id) if by_id else topic.name
-        partitions = [
-            _produce(call, name, data.index, data.records, to_flush)
-            for data in topic.partition_data
-        ]
+        partitions: list[PartitionProduceResponse] = []
+        for data in topic.partition_data:
+            try:
+                partitions.append(_produce(call, name, data.index, data.records, to_flush))
+            except _Closed as closed:
+                postponed.append(_Postponed(closed, name, data, partitions))
         responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
             )
         )
     response = ProduceResponse(responses=responses)
+    if postponed:
+        return _after_opening(call, response, postponed, to_flush)
     if to_flush:
         return _after_flush(call, response, to_flush)
     return _answer(call, response)
@@ -96,19 +140,25 @@ def _topic_name(call: Call, topic_id: bytes) -> str | None:
 
 
 def _produce(
-    call: Call, name: str | None, index: int, records: memoryview | None, to_flush: list[Replica]
+    call: Call,
+    name: str | None,
+    index: int,
+    records: memoryview | None,
+    to_flush: list[Replica],
+    opened: Opened | Refusal | None = None,
 ) -> PartitionProduceResponse:
+    """Append to one partition; `opened` is what came of the batch in the background, if it was there."""
     if name is None:
         return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
     node = call.node
     replica = node.hosted(name, index)
     if isinstance(replica, ErrorCode):
         return _failed(index, replica, f"{name}-{index}: {replica.message}")
-    replica.metrics.produces += 1
+    replica.metrics.produces += opened is None
     if replica.topic.is_internal and call.client_id != _ADMIN_CLIENT:
         return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
     try:
-        response = _append(call, replica, records)
+        response = _append(call, replica, records, opened)
     except Refusal as refusal:
         replica.metrics.failed_produces += 1
         return _failed(index, refusal.code, refusal.message)
@@ -117,14 +167,23 @@ def _produce(
     return response
 
 
-def _append(call: Call, replica: Replica, records: memoryview | None) -> PartitionProduceResponse:
+def _append(
+    call: Call, replica: Replica, records: memoryview | None, opened: Opened | Refusal | None
+) -> PartitionProduceResponse:
     node, log = call.node, replica.log
     config = replica.config
     code = replica.state.decide_append(call.request.acks, config.min_insync_replicas)
     if code:
         raise Refusal(code, f"fewer than min.insync.replicas={config.min_insync_replicas} in sync")
-    header = batch_check.check(records, call.version, config)
-    assert records is not None
+    if opened is None:
+        header = batch_check.check(records, call.version, config)
+        assert records is not None
+        opened = batch_check.open_now(records, header, config, node.unpacker)
+        if opened is None:
+            raise _Closed(header, config)
+    elif isinstance(opened, Refusal):
+        raise opened
+    header = opened.header
     if header.attributes & TRANSACTIONAL:
         raise Refusal(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this broker yet")
     now_ms = node.world.clock.now_ms()
@@ -132,7 +191,7 @@ def _append(call: Call, replica: Replica, records: memoryview | None) -> Partiti
         seen = log.check_producer(header)
         if seen is not None:
             return _seen_before(replica, seen)
-    batch, header, append_time = batch_check.conform(records, header, config, now_ms)
+    batch, header, append_time = batch_check.conform(opened, config, now_ms)
     base_offset = replica.append(batch, header, now_ms)
     if isinstance(base_offset, ErrorCode):
         raise Refusal(base_offset, f"{replica.key} could not be written; see the broker's log")
@@ -167,6 +226,31 @@ def _failed(index: int, code: ErrorCode, message: str | None) -> PartitionProduc
         base_offset=-1,
         error_message=None if message is None else shortened(message),
     )
+
+
+def _after_opening(
+    call: Call, response: ProduceResponse, postponed: list[_Postponed], to_flush: list[Replica]
+) -> Task[Any]:
+    """Open what takes long in the background, append it, then answer."""
+    node = call.node
+    for each in postponed:
+        # One at a time: what it unpacks to is in memory, and the other threads are for those that wait for a disk.
+        yield node.unpacking.take
+        try:
+            job = partial(
+                batch_check.open_later, each.batch, each.closed.header, each.closed.config
+            )
+            opened = yield partial(node.world.background.run, job)
+        except Refusal as refusal:
+            opened = refusal
+        finally:
+            node.unpacking.give()
+        each.answers[each.place] = _produce(
+            call, each.topic, each.data.index, each.batch, to_flush, opened
+        )
+    if to_flush:
+        return (yield from _after_flush(call, response, to_flush))
+    return _answer(call, response)
 
 
 def _after_flush(call: Call, response: ProduceResponse, replicas: list[Replica]) -> Task[Any]:
