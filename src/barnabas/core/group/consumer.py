@@ -23,7 +23,7 @@ and `owners` agree with the members; a member is replaced as a whole, never chan
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.group import records as r
 from barnabas.core.group.classic_requests import ListedGroup
@@ -72,14 +72,9 @@ class Member:
         """Tell whether it has the target assignment of that epoch."""
         return self.state == STABLE and self.member_epoch == epoch
 
-    def at_epoch(self, epoch: int, **changes: object) -> Member:
+    def at_epoch(self, epoch: int, **changes: Any) -> Member:  # noqa: ANN401 - fields of this class
         """Give the member at another epoch, remembering the one it had."""
-        return replace(
-            self,
-            member_epoch=epoch,
-            previous_member_epoch=self.member_epoch,
-            **changes,  # type: ignore[arg-type]
-        )
+        return replace(self, member_epoch=epoch, previous_member_epoch=self.member_epoch, **changes)
 
     def subscription_record(self, group_id: str) -> r.ConsumerGroupMember:
         """Give the record of what it said about itself."""
@@ -182,29 +177,42 @@ class ConsumerGroup:
         self.metadata_hash = record.metadata_hash
 
     def _replay_member(self, record: r.ConsumerGroupMember) -> None:
-        known = self.members.get(record.member_id) or Member(record.member_id)
-        self._put(
-            replace(
-                known,
-                instance_id=record.instance_id,
-                rack_id=record.rack_id,
-                client_id=record.client_id,
-                client_host=record.client_host,
-                subscribed_topic_names=record.subscribed_topic_names,
-                subscribed_topic_regex=record.subscribed_topic_regex,
-                rebalance_timeout_ms=record.rebalance_timeout_ms,
-                server_assignor=record.server_assignor,
-                classic=record.classic_member_metadata,
-            )
+        known = self.members.get(record.member_id)
+        if known is not None:
+            self._count_out(known)
+        member = self.members[record.member_id] = replace(
+            known or Member(record.member_id),
+            instance_id=record.instance_id,
+            rack_id=record.rack_id,
+            client_id=record.client_id,
+            client_host=record.client_host,
+            subscribed_topic_names=record.subscribed_topic_names,
+            subscribed_topic_regex=record.subscribed_topic_regex,
+            rebalance_timeout_ms=record.rebalance_timeout_ms,
+            server_assignor=record.server_assignor,
+            classic=record.classic_member_metadata,
         )
+        self.subscriptions.add_member(member.subscribed_topic_names, member.subscribed_topic_regex)
+        self.classic_member_count += member.uses_classic_protocol
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
 
     def _replay_member_removed(self, record: r.ConsumerGroupMemberRemoved) -> None:
         known = self.members.get(record.member_id)
         if known is not None:
             assert known.member_epoch == LEAVE_EPOCH, "its assignment is taken back first"
             assert record.member_id not in self.target, "its target is taken back first"
-            self._take_out(known)
+            self._count_out(known)
             del self.members[record.member_id]
+
+    def _count_out(self, member: Member) -> None:
+        self.subscriptions.add_member(
+            member.subscribed_topic_names, member.subscribed_topic_regex, -1
+        )
+        self.classic_member_count -= member.uses_classic_protocol
+        # The holder of an instance id may be another by now.
+        if self.static_members.get(member.instance_id or "") == member.member_id:
+            self.static_members.pop(member.instance_id or "")
 
     def _replay_target(self, record: r.TargetAssignment) -> None:
         self.target[record.member_id] = record.partitions
@@ -222,10 +230,9 @@ class ConsumerGroup:
         self.assignment_timestamp_ms = 0
 
     def _replay_current(self, record: r.CurrentAssignment) -> None:
-        known = self.members.get(record.member_id) or Member(record.member_id)
-        self._put(
+        self._move(
             replace(
-                known,
+                self.members.get(record.member_id) or Member(record.member_id),
                 member_epoch=record.member_epoch,
                 previous_member_epoch=record.previous_member_epoch,
                 state=record.state,
@@ -237,7 +244,7 @@ class ConsumerGroup:
     def _replay_current_removed(self, record: r.CurrentAssignmentRemoved) -> None:
         known = self.members.get(record.member_id)
         if known is not None:
-            self._put(
+            self._move(
                 replace(
                     known,
                     member_epoch=LEAVE_EPOCH,
@@ -246,6 +253,29 @@ class ConsumerGroup:
                     pending_revocation={},
                 )
             )
+
+    def _move(self, member: Member) -> None:
+        """Put a member with other partitions in its own place."""
+        known = self.members.get(member.member_id)
+        if known is not None:
+            self._release(known.assigned)
+            self._release(known.pending_revocation)
+        self.members[member.member_id] = member
+        self._hold(member, member.assigned)
+        self._hold(member, member.pending_revocation)
+
+    def _release(self, held: r.TopicPartitionEpochs) -> None:
+        for topic_id, partitions in held.items():
+            owners = self.owners[topic_id]
+            for partition in partitions:
+                del owners[partition]
+
+    def _hold(self, member: Member, held: r.TopicPartitionEpochs) -> None:
+        for topic_id, partitions in held.items():
+            owners = self.owners.setdefault(topic_id, {})
+            for partition in partitions:
+                assert partition not in owners, "a partition has one owner at a time"
+                owners[partition] = member.member_id
 
     def _replay_resolved(self, record: r.ResolvedRegularExpression) -> None:
         self._forget_resolved(record.regular_expression)
@@ -267,42 +297,6 @@ class ConsumerGroup:
         known = self.resolved.pop(regex, None)
         if known is not None:
             self.subscriptions.add_matches(known.topics, -1)
-
-    def _put(self, member: Member) -> None:
-        known = self.members.get(member.member_id)
-        if known is not None:
-            self._take_out(known)
-        self.members[member.member_id] = member
-        self.subscriptions.add_member(member.subscribed_topic_names, member.subscribed_topic_regex)
-        self._hold(member, member.assigned)
-        self._hold(member, member.pending_revocation)
-        if member.instance_id is not None:
-            self.static_members[member.instance_id] = member.member_id
-        self.classic_member_count += member.uses_classic_protocol
-
-    def _take_out(self, member: Member) -> None:
-        """Undo the counting of `_put`. The holder of an instance id may be another by now."""
-        self.subscriptions.add_member(
-            member.subscribed_topic_names, member.subscribed_topic_regex, -1
-        )
-        for held in (member.assigned, member.pending_revocation):
-            for topic_id, partitions in held.items():
-                owners = self.owners[topic_id]
-                for partition in partitions:
-                    del owners[partition]
-        if (
-            member.instance_id is not None
-            and self.static_members.get(member.instance_id) == member.member_id
-        ):
-            del self.static_members[member.instance_id]
-        self.classic_member_count -= member.uses_classic_protocol
-
-    def _hold(self, member: Member, held: r.TopicPartitionEpochs) -> None:
-        for topic_id, partitions in held.items():
-            owners = self.owners.setdefault(topic_id, {})
-            for partition in partitions:
-                assert partition not in owners, "a partition has one owner at a time"
-                owners[partition] = member.member_id
 
     # Questions
 
@@ -339,7 +333,9 @@ class ConsumerGroup:
         checked = self.metadata_checked_epoch
         return checked is None or self.group_epoch < checked
 
-    def preferred_assignor(self, without: Member | None = None, plus: Member | None = None) -> str | None:
+    def preferred_assignor(
+        self, without: Member | None = None, plus: Member | None = None
+    ) -> str | None:
         """Give the assignor most members ask for, as if `plus` stood in the place of `without`."""
         counts: dict[str, int] = {}
         skipped = None if without is None else without.member_id
@@ -427,7 +423,7 @@ class ConsumerGroup:
         self,
         member_id: str | None,
         member_epoch: int,
-        now_ms: int,  # noqa: ARG002 - the same question is asked of classic groups
+        now_ms: int,
     ) -> ErrorCode:
         """Tell whether this sender may read offsets: a member at its own epoch, and who does not claim to be one."""
         if member_id is None and member_epoch < 0:
@@ -477,7 +473,7 @@ def _wrong_epoch(member: Member) -> ErrorCode:
     return ErrorCode.STALE_MEMBER_EPOCH
 
 
-_REPLAY: Final[dict[type, Callable[[ConsumerGroup, r.Record], None]]] = {
+_REPLAY: Final[dict[type, Callable[[ConsumerGroup, Any], None]]] = {
     r.ConsumerGroupEpoch: ConsumerGroup._replay_epoch,
     r.ConsumerGroupMember: ConsumerGroup._replay_member,
     r.ConsumerGroupMemberRemoved: ConsumerGroup._replay_member_removed,
@@ -491,4 +487,4 @@ _REPLAY: Final[dict[type, Callable[[ConsumerGroup, r.Record], None]]] = {
     r.ResolvedRegularExpressionRemoved: ConsumerGroup._replay_resolved_removed,
     r.ConsumerGroupPartitionMetadata: ConsumerGroup._replay_partition_metadata,
     r.ConsumerGroupPartitionMetadataRemoved: ConsumerGroup._replay_partition_metadata_removed,
-}  # type: ignore[assignment]
+}

@@ -30,6 +30,8 @@ class GroupSettings:
     consumer_heartbeat_interval_ms: int = 5000
     consumer_min_heartbeat_interval_ms: int = 5000
     consumer_max_heartbeat_interval_ms: int = 15_000
+    #: Time between two target assignments of a group: members that come in a crowd share one.
+    consumer_assignment_interval_ms: int = 1000  # group.consumer.assignment.interval.ms
     consumer_max_size: int = _INT_MAX
     #: disabled, downgrade, upgrade or bidirectional; lower case.
     consumer_migration_policy: str = "bidirectional"
@@ -57,6 +59,7 @@ class GroupOverrides:
 
     consumer_session_timeout_ms: int | None = None  # consumer.session.timeout.ms
     consumer_heartbeat_interval_ms: int | None = None  # consumer.heartbeat.interval.ms
+    consumer_assignment_interval_ms: int | None = None  # consumer.assignment.interval.ms
 
 
 NO_OVERRIDES = GroupOverrides()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
-import re2
+import re2  # type: ignore[import-untyped]
 
 from barnabas.core.group.consumer_requests import RefusedError
 from barnabas.model.errors import ErrorCode
