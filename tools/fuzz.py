@@ -22,12 +22,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import cramjam
+import lz4.frame
 from crc32c import crc32c
 from fuzz_grammar import Grammar, Mutator, Scene
 from fuzz_world import FuzzLink, FuzzNode, joined
@@ -37,6 +40,7 @@ from barnabas.broker.outcomes import CloseLink
 from barnabas.model.errors import ErrorCode
 from barnabas.wire import batch as batches
 from barnabas.wire import frame as frames
+from barnabas.wire.compression import Codec, decompress
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.primitives import Struct, WireError
@@ -54,6 +58,8 @@ WAITING_MAX = 20
 LAST_FRAMES = 24
 TOPICS = ("one", "two", "three", "four", "a.b", "UPPER", "0", "-")
 SOCKET_DEADLINE_S = 20.0
+#: More than any batch that is made here holds.
+CONTENT_BYTES_MAX = 1 << 26
 BROKER_RSS_MAX = 400 * 1024 * 1024
 
 
@@ -120,13 +126,39 @@ def batch_problem(data: bytes, base_offset: int) -> str | None:
         return f"{header.record_count} records, last delta {header.last_offset_delta}"
     if header.is_control or min(header.base_timestamp, header.max_timestamp) < -1:
         return "a control batch, or a time before 1970"
-    if header.codec == 0 and not _records_fill(data, header.record_count):
+    try:
+        content = _content(Codec(header.codec), data[batches.HEADER_SIZE :])
+    except (ValueError, zlib.error, RuntimeError, cramjam.DecompressionError) as problem:
+        return f"it does not decompress: {problem}"
+    if not _records_fill(content, header.record_count):
         return "records do not fill the batch"
     return None
 
 
+def _content(codec: Codec, packed: bytes) -> bytes:
+    """Decompress with other libraries than the broker where there are some."""
+    match codec:
+        case Codec.GZIP:
+            member = zlib.decompressobj(wbits=31)
+            content = member.decompress(packed)
+            if not member.eof:
+                raise ValueError("cut short")
+            more = member.unused_data
+            return content + _content(codec, more) if more.startswith(packed[:2]) else content
+        case Codec.LZ4:
+            frame = lz4.frame.LZ4FrameDecompressor()
+            content = bytes(frame.decompress(packed))
+            if not frame.eof:
+                raise ValueError("cut short")
+            return content
+        case Codec.ZSTD:
+            return bytes(cramjam.zstd.decompress(packed)) if packed else b""
+        case _:
+            return decompress(codec, packed, CONTENT_BYTES_MAX)
+
+
 def _records_fill(data: bytes, count: int) -> bool:
-    view, position = memoryview(data), batches.HEADER_SIZE
+    view, position = memoryview(data), 0
     for _ in range(count):
         try:
             length, position = batches.read_varint(view, position)

@@ -21,13 +21,15 @@ from crc32c import crc32c
 from barnabas.wire import batch as batches
 from barnabas.wire import frame
 from barnabas.wire.batch import Producer, Record
-from barnabas.wire.compression import Codec
+from barnabas.wire.compression import Codec, compress, decompress
 from barnabas.wire.primitives import Buffer, Struct, WireError
 
 INT8 = (0, 1, 2, -1, 7, 127, -128)
 INT16 = (0, 1, -1, 32767, -32768)
 INT32 = (0, 1, -1, 100, 65536, 2**31 - 1, -(2**31))
 INT64 = (*INT32, 2**63 - 1, -(2**63), 1_700_000_000_000, -2, -3, -4, -5, -6)
+#: More than any batch that is made here holds.
+CONTENT_BYTES_MAX = 1 << 26
 LENGTHS = (0, 1, 0x7F, 0x80, 0x7FFF, 1_000_001, 2**31 - 1, -1, -2, -(2**31))
 OVERLONG = (b"\xff" * 5, b"\x80\x80\x80\x80\x80\x01", b"\xff\xff\xff\xff\x0f", b"\x80" * 12)
 STRINGS = (
@@ -201,21 +203,55 @@ class Grammar:
 
     def _good_batch(self) -> bytearray:
         rng = self.rng
+        codec = rng.choice((Codec.NONE, Codec.NONE, *Codec))
         records = [
-            Record(offset, rng.choice((-1, 0, 1_700_000_000_000 + offset)), self._blob(), self._blob())
+            Record(offset, rng.choice((-1, 0, 1_700_000_000_000 + offset)), self._blob(), self._blob(codec))
             for offset in range(rng.choice((1, 1, 2, 10)))
         ]  # fmt: skip
-        codec = rng.choice((Codec.NONE, Codec.NONE, *Codec))
         producer = Producer()
         if rng.random() < 0.3:
             known = self.scene.producer_ids or [0]
             producer = Producer(rng.choice(known), rng.choice((0, 0, 1)), rng.choice((0, 0, 1, 2)))
         return batches.build(records, codec=codec, producer=producer)
 
-    def _blob(self) -> bytes | None:
+    def _blob(self, codec: Codec = Codec.NONE) -> bytes | None:
+        if codec and self.rng.random() < 0.02:
+            return bytes(self.rng.choice((300_000, 3_000_000)))  # takes long to open
         return self.rng.choice((None, b"", b"k", self.rng.randbytes(300)))
 
     def _lie(self, batch: bytearray) -> None:
+        """Lie inside of what is compressed, or in the header."""
+        codec = batches.read_header(batch).codec
+        if codec and self.rng.random() < 0.6:
+            self._lie_inside(batch, Codec(codec))
+        else:
+            self._lie_outside(batch)
+
+    def _lie_inside(self, batch: bytearray, codec: Codec) -> None:
+        """Compress other content than the header tells of, or spoil what is compressed."""
+        rng = self.rng
+        packed = bytes(batch[batches.HEADER_SIZE :])
+        content = decompress(codec, packed, CONTENT_BYTES_MAX)
+        at = rng.randrange(len(content))
+        packed = rng.choice(
+            (
+                lambda: compress(codec, content[:at]),
+                lambda: compress(codec, content + rng.randbytes(rng.choice((1, 8, 40)))),
+                lambda: compress(codec, content + content),
+                lambda: compress(codec, content[:at] + rng.randbytes(1) + content[at + 1 :]),
+                lambda: compress(codec, rng.randbytes(1) + content[1:]),
+                lambda: compress(codec, b""),
+                lambda: compress(codec, content[:at]) + compress(codec, content[at:]),
+                lambda: compress(rng.choice(list(Codec)), content),
+                lambda: packed[: rng.randrange(len(packed))],
+                lambda: packed + rng.randbytes(rng.choice((1, 4, 20))),
+                lambda: rng.randbytes(rng.choice((1, 8, 100))),
+            )
+        )()
+        batch[batches.HEADER_SIZE :] = packed
+        struct.pack_into(">i", batch, 8, len(batch) - batches.LOG_OVERHEAD)
+
+    def _lie_outside(self, batch: bytearray) -> None:
         """Overwrite one field of the header (offset, format, values to take) or one byte of the records."""
         fields = (
             (0, ">q", INT64), (8, ">i", INT32), (12, ">i", INT32), (16, ">b", INT8), (21, ">h", INT16),

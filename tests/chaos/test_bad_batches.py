@@ -4,13 +4,14 @@ import struct
 import time
 
 import pytest
-from chaos.wire_kit import batch, produce_request
+from chaos.packed_lies import CODECS, batch_of, content_of, lies, odd_but_good
+from chaos.wire_kit import RawClient, batch, produce_request
 from crc32c import crc32c
 
 from barnabas.model.errors import ErrorCode
 from barnabas.wire import batch as batches
 from barnabas.wire.batch import Producer, Record
-from barnabas.wire.compression import Codec
+from barnabas.wire.compression import Codec, compress
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 
 BASE_OFFSET, LENGTH, MAGIC, ATTRIBUTES, LAST_DELTA, BASE_TIME, MAX_TIME, ID, EPOCH, SEQUENCE, COUNT = (
@@ -136,6 +137,58 @@ def test_compressed_batches_whose_header_lies(client, topic, codec):
     assert client.produce(topic, lying((COUNT, 0), (LAST_DELTA, -1), of=packed)).error_code
     assert client.end_offset(topic) == 0
     assert client.produce(topic, packed).error_code == 0
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_compressed_batches_whose_content_lies(client, topic, is_ours, codec):
+    """Kafka answers UNKNOWN_SERVER_ERROR to what does not decompress."""
+    for name, data in lies(codec, kafka_refuses=not is_ours):
+        answer = client.produce(topic, data)
+        assert answer.base_offset == -1, name
+        assert ErrorCode(answer.error_code) in (INVALID, ErrorCode.UNKNOWN_SERVER_ERROR), name
+        assert answer.error_code == INVALID or not is_ours, name
+    assert client.end_offset(topic) == 0
+    assert client.produce(topic, batch(b"one", codec=codec)).base_offset == 0
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_compressed_batches_that_are_odd_but_can_be_read(client, topic, codec):
+    for name, data in odd_but_good(codec):
+        assert client.produce(topic, data).error_code == 0, name
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_large_batch_is_opened_too_and_keeps_its_place(client, topic, codec):
+    """Megabytes are opened in the background: what the connection sends behind it comes behind it."""
+    values = [bytes(1000)] * 3000
+    large, small = batch(*values, codec=codec), batch(b"small")
+    lie = lying((COUNT, 2999), (LAST_DELTA, 2998), of=large)
+    sent = [large, small, lie, small, large, small]
+    requests = [produce_request(topic, data) for data in sent]
+    numbers = [client.send(request, 9) for request in requests]
+    answers = [
+        client.receive_for(request, 9, number).responses[0].partition_responses[0]
+        for request, number in zip(requests, numbers, strict=True)
+    ]
+    assert [answer.error_code for answer in answers] == [0, 0, INVALID, 0, 0, 0]
+    assert [answer.base_offset for answer in answers] == [0, 3000, -1, 3001, 3002, 6002]
+    assert len(client.read_all(topic)) == 6003
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_is_taken_or_refused_while_others_are_served(client, topic, attacked, codec):
+    """As in Kafka, a batch of one megabyte may hold hundreds: it is counted piece by piece, beside the loop."""
+    megabytes = 21 if codec == Codec.SNAPPY else 240
+    content = content_of(1, size=megabytes * 1_000_000)
+    bomb = batch_of(codec, compress(codec, content + b"\0"), count=1)
+    assert len(bomb) < 1_048_576
+    number = client.send(produce_request(topic, bomb), 9)
+    with RawClient(attacked) as other:
+        assert other.produce(topic, batch(b"meanwhile")).base_offset == 0
+    answer = client.receive_for(produce_request(topic, bomb), 9, number).responses[0]
+    assert answer.partition_responses[0].error_code == INVALID
+    good = batch_of(codec, compress(codec, content), count=1)
+    assert client.produce(topic, good).base_offset == 1
 
 
 def test_zstd_is_for_those_who_know_it(client, topic):

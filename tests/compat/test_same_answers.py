@@ -7,6 +7,7 @@ for what may differ. BARNABAS_TEST_KAFKA=HOST:PORT takes an Apache Kafka that ru
 import os
 
 import pytest
+from chaos.packed_lies import CODECS, INSIDE, LENGTHS, lies, odd_but_good
 from compat.apache_kafka import Kafka
 from compat.two_brokers import NO_ID, TIMEOUT_MS, TwoBrokers
 
@@ -151,6 +152,22 @@ def test_produce_inconsistent_headers(both, topic):
     offset_5 = (5).to_bytes(8) + good[8:]
     for records in (count_wrong, delta_wrong, no_records, negative, control, offset_5):
         both.ask(produce_request(topic, 0, records), 9, allowed=BESIDE_AN_ERROR)
+
+
+#: Where Kafka fails in its own way, a batch is refused here as what it is. Clients retry neither.
+KAFKA_FAILS = (*BESIDE_AN_ERROR, "error_code")
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_produce_compressed_content(both, topic, codec):
+    for _name, data in odd_but_good(codec):
+        both.ask(produce_request(topic, 0, data), 9)
+    spoilt = {name: data for name, data in lies(codec) if name not in INSIDE | LENGTHS}
+    for name, data in lies(codec, kafka_refuses=True):
+        allowed = KAFKA_FAILS if name in spoilt else BESIDE_AN_ERROR
+        answer = both.ask(produce_request(topic, 0, data), 9, allowed=allowed)
+        assert answer.responses[0].partition_responses[0].error_code == 87, name
+    both.ask(produce_request(topic, 0, batch_of(3, codec=codec)), 9)
 
 
 def test_produce_limits(both, topic_name):

@@ -3,11 +3,13 @@
 import struct
 
 import pytest
+from chaos.packed_lies import CODECS, lies, odd_but_good
 from chaos.wire_kit import batch, fetch_request, produce_request
 from crc32c import crc32c
-from fuzz import NodeFuzzer, good_request
+from fuzz import NodeFuzzer, batch_problem, good_request
 from fuzz_world import FuzzLink
 
+from barnabas.wire.batch import read_header
 from barnabas.wire.compression import Codec
 from barnabas.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest
@@ -51,9 +53,29 @@ def test_a_batch_that_does_not_decompress_is_told_to_who_searches_by_time():
     struct.pack_into(">I", bad, 17, crc32c(bytes(bad[21:])))
     asked = ListOffsetsPartition(partition_index=0, timestamp=1)
     search = ListOffsetsRequest(topics=[ListOffsetsTopic(name="one", partitions=[asked])])
-    fuzzer.send(good_request(produce_request("one", bytes(bad)), 9, 1))
+    # No producer can write it; a directory that another broker wrote may hold it.
+    replica = fuzzer.fuzz_node.node.replicas.get("one", 0)
+    assert replica.append(memoryview(bad), read_header(bad), 0) == 0
     fuzzer.send(good_request(search, 5, 2))
-    assert fuzzer.counts.answered == 2
+    assert fuzzer.counts.answered == 1
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_nothing_is_appended_of_a_compressed_batch_that_lies(codec):
+    fuzzer = NodeFuzzer(0)
+    before = fuzzer.fuzz_node.ends()
+    for number, (_name, data) in enumerate(lies(codec)):
+        fuzzer.send(good_request(produce_request("one", data), 9, number))
+    assert fuzzer.fuzz_node.ends() == before
+    assert fuzzer.counts.answered == number + 1
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_the_judge_of_what_was_appended_knows_a_compressed_batch_that_lies(codec):
+    for name, data in lies(codec):
+        assert batch_problem(data, 0) is not None, name
+    for name, data in odd_but_good(codec):
+        assert batch_problem(data, 0) is None, name
 
 
 def test_a_session_whose_partition_another_request_drops_while_one_waits():
