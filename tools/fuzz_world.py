@@ -165,6 +165,7 @@ class FuzzLink:
         """Start open, without an answer."""
         self.answers: list[bytes] = []
         self.is_open = True
+        self.lanes: Any = None
 
     def reply(self, buffers: list[Any]) -> None:
         """Take a late answer."""

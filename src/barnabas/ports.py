@@ -229,6 +229,8 @@ class Link(Protocol):
     local_host: str
     local_port: int
     peer_host: str
+    #: The node's own: how it recognises requests that repeat (`broker/produce_lane.py`); None at first.
+    lanes: Any
 
     def reply(self, buffers: list[Any]) -> None:
         """Answer the request for which the node said that it must wait. Once per request.

@@ -14,12 +14,16 @@ if TYPE_CHECKING:
 class Call:
     """What a handler gets: the decoded request, who sent it, and the node it came to."""
 
-    __slots__ = ("api_key", "client_id", "correlation_id", "link", "node", "request", "version")
+    __slots__ = (
+        "api_key", "client_id", "correlation_id", "frame", "link", "node", "request", "version",
+    )  # fmt: skip
 
-    def __init__(self, node: Node, link: Link, head: frame.RequestHead) -> None:
+    def __init__(self, node: Node, link: Link, head: frame.RequestHead, body: memoryview) -> None:
         """Take over the header; the request is set once it is decoded."""
         self.node = node
         self.link = link
+        #: What the request was decoded from; where the API is served in place, good until the handler waits.
+        self.frame = body
         self.api_key = head.api_key
         self.version = head.api_version
         self.correlation_id = head.correlation_id

@@ -111,10 +111,10 @@ class Node:
         head = decode_request_header(frame)
         api = self._apis.get(head.api_key)
         if api is None or not api.min_version <= head.api_version <= api.max_version:
-            return self._on_unsupported(link, head)
-        call = Call(self, link, head)
+            return self._on_unsupported(link, head, frame)
         # Handlers that run to their end here read the frame where it lies; others get a copy.
         body = frame if api.in_place else memoryview(bytes(frame))
+        call = Call(self, link, head, body)
         call.request = api.decode(body, head.api_version, head.body_pos)
         self.metrics.requests[head.api_key] += 1
         response: Any
@@ -254,9 +254,9 @@ class Node:
         self.metrics.failures += 1
         return api.refuse(call.request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
-    def _on_unsupported(self, link: Link, head: RequestHead) -> list[Any]:
+    def _on_unsupported(self, link: Link, head: RequestHead, frame: memoryview) -> list[Any]:
         if head.api_key == API_VERSIONS:
-            return dispatch.unsupported_api_versions(Call(self, link, head))
+            return dispatch.unsupported_api_versions(Call(self, link, head, frame))
         raise WireError(
             f"API key {head.api_key} version {head.api_version} is not served here"
             f" (client {head.client_id!r})"

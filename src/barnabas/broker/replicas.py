@@ -89,6 +89,29 @@ class Replica:
             self.flush_in_background()
         return base_offset
 
+    def append_run(
+        self, run: list[tuple[memoryview, BatchHeader]], now_ms: int
+    ) -> list[int | ErrorCode]:
+        """Append checked batches one after another, if possible with one write; each one's base offset, or why not."""
+        if len(run) == 1:
+            return [self.append(*run[0], now_ms)]
+        log_, state = self.log, self.state
+        try:
+            base_offset = log_.append_run(run, state.leader_epoch)
+        except OSError as problem:
+            self.on_disk_error(problem, "append")
+            return [ErrorCode.KAFKA_STORAGE_ERROR] * len(run)
+        if base_offset is None:
+            return [self.append(batch, header, now_ms) for batch, header in run]
+        if state.on_end_offset(state.broker_id, log_.log_end_offset):
+            assert self._waiting is not None
+            self._waiting.on_bytes(self.key, sum(len(batch) for batch, _ in run))
+        offsets: list[int | ErrorCode] = []
+        for _, header in run:
+            offsets.append(base_offset)
+            base_offset += header.last_offset_delta + 1
+        return offsets
+
     def on_disk_error(self, problem: OSError, doing: str) -> None:
         """Take the replica offline, unless the disk is merely full: that passes."""
         if problem.errno in (errno.ENOSPC, errno.EDQUOT) and not self.log.is_broken:
@@ -193,5 +216,6 @@ class Replicas:
         dropped = list(self._by_topic.pop(topic, {}).values())
         self._metrics.by_topic.pop(topic, None)
         for replica in dropped:
+            replica.offline = True  # whoever still holds it finds nothing to write to
             self.waiting.on_change(replica.key)
         return dropped

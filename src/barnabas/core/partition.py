@@ -57,7 +57,10 @@ class PartitionState:
     def on_end_offset(self, broker_id: int, end_offset: int) -> bool:
         """Note how far a replica's log goes; True if that moved the high watermark."""
         self.end_offsets[broker_id] = end_offset
-        committed = min(self.end_offsets[replica] for replica in self.in_sync)
+        if len(self.in_sync) == 1:
+            committed = self.end_offsets[self.in_sync[0]]
+        else:
+            committed = min(self.end_offsets[replica] for replica in self.in_sync)
         if committed <= self.high_watermark:
             return False
         self.high_watermark = committed

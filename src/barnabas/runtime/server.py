@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.node import Node
+    from barnabas.broker.produce_lane import ProduceLanes
     from barnabas.runtime.loop import Loop
 
 #: One for all connections: frames that came whole are handled where they lie.
@@ -62,7 +63,7 @@ class Connection:
     __slots__ = (
         "_backlog", "_events", "_fd", "_filled", "_frame", "_out", "_postponed", "_server", "_sock",
         "_waiting",
-        "is_open", "last_used_ms", "listener", "local_host", "local_port", "peer_host",
+        "is_open", "lanes", "last_used_ms", "listener", "local_host", "local_port", "peer_host",
     )  # fmt: skip
 
     def __init__(self, server: Server, sock: socket.socket, listener: str, now_ms: int) -> None:
@@ -75,6 +76,7 @@ class Connection:
         self.peer_host = sock.getpeername()[0]
         self.is_open = True
         self.last_used_ms = now_ms
+        self.lanes: ProduceLanes | None = None
         self._events = READ | HANGUP
         self._waiting = False
         #: Requests lie in the backlog that are to be handled in the next turn.
@@ -176,9 +178,10 @@ class Connection:
 
     def _handle_frames(self, view: memoryview, end: int) -> None:
         """Handle every whole frame in view[:end], keep the rest."""
-        server, position = self._server, 0
+        server = self._server
         self.last_used_ms = server.now_ms
         out_before = len(self._out)
+        position = self._take_repeated(view, 0, end)
         held_bytes = 0
         while end - position >= 4:
             (size,) = _SIZE.unpack_from(view, position)
@@ -203,11 +206,20 @@ class Connection:
             held_bytes += self._handle(view[position + 4 : frame_end])
             if not self.is_open:
                 return
-            position = frame_end
+            position = self._take_repeated(view, frame_end, end)
         if position < end:
             self._keep(view, position, end)
         if len(self._out) != out_before:
             server.dirty.append(self)
+
+    def _take_repeated(self, view: memoryview, position: int, end: int) -> int:
+        """Let requests that repeat go their short way; return where they end."""
+        if self.lanes is None or self._waiting or self._server.is_stopping:
+            return position
+        position, replies = self.lanes.take(view, position, end)
+        if replies:
+            self._out.append(replies)
+        return position
 
     def _handle(self, frame: memoryview) -> int:
         """Let the node handle one request; the bytes that its reply holds in memory."""
@@ -270,6 +282,10 @@ class Connection:
     def _send_some(self) -> None:
         out = self._out
         part = out[0]
+        if type(part) is bytes and len(out) == 1:  # what most replies are
+            self.last_used_ms = self._server.now_ms
+            self._drop(self._sock.send(part))
+            return
         if type(part) is FileSlice and part.size > COPY_SLICE_BYTES:
             sent = os.sendfile(self._fd, part.file.fileno(), part.position, part.size)
             self.last_used_ms = self._server.now_ms

@@ -20,8 +20,9 @@ from barnabas.sim.violation import Violation
 from barnabas.sim.world import MS, SECOND
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from barnabas.broker.produce_lane import ProduceLanes
     from barnabas.sim.machine import Machine
     from barnabas.sim.world import Life, Scheduler
 
@@ -167,6 +168,7 @@ class SimLink:
     def __init__(self, machine: Machine, network: Network, peer_host: str) -> None:
         """Accept a connection in the node's present life."""
         self.peer_host = peer_host
+        self.lanes: ProduceLanes | None = None
         self.life = machine.life
         self.connection: Connection | None = None
         self._machine = machine
@@ -196,7 +198,24 @@ class SimLink:
         if self._out:
             return
         while self._backlog and self._is_open and not self._waiting:
-            self._handle(bytearray(self._backlog.popleft()))
+            if not self._take_repeated():
+                self._handle(bytearray(self._backlog.popleft()))
+
+    def _take_repeated(self) -> bool:
+        """Hand over what came as one stream, as the real server does; False if it does not begin with a repetition."""
+        if self.lanes is None:
+            return False
+        sizes = [len(frame) + 4 for frame in self._backlog]
+        stream = bytearray().join((len(one).to_bytes(4) + one for one in self._backlog))
+        position, replies = self.lanes.take(memoryview(stream), 0, len(stream))
+        stream[:] = b"\xa5" * len(stream)
+        taken = position
+        while taken:
+            taken -= sizes.pop(0)
+            self._backlog.popleft()
+        for reply in _frames(replies):
+            self._queue([reply])
+        return position > 0
 
     def _handle(self, frame: bytearray) -> None:
         node = self._machine.node
@@ -297,3 +316,11 @@ class SimLink:
 
 def _bytes(part: Any) -> bytes:  # noqa: ANN401
     return part.read() if isinstance(part, FileSlice) else bytes(part)
+
+
+def _frames(stream: bytes) -> Iterator[bytes]:
+    """Cut replies apart, each with its length."""
+    while stream:
+        size = int.from_bytes(stream[:4]) + 4
+        yield stream[:size]
+        stream = stream[size:]

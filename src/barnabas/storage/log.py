@@ -34,6 +34,8 @@ from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment, remove_files
 from barnabas.wire.batch import LOG_OVERHEAD, NO_TIMESTAMP, BatchError, stamp
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.core.producer_state import Duplicate
     from barnabas.model.config import LogConfig
     from barnabas.model.errors import ErrorCode
@@ -227,6 +229,59 @@ class Log:
             last_offset - self.recovery_point >= self._flush_messages - 1 or self._closed_unflushed
         ) and not self._flushing
         return Appended(base_offset, last_offset, flush_due)
+
+    def append_run(
+        self, run: Sequence[tuple[memoryview, BatchHeader]], leader_epoch: int
+    ) -> int | None:
+        """Write several batches with one call, as `append` would one by one; the first one's base offset.
+
+        None, and nothing changed, where one of them may have to do more than that: begin a segment or an epoch, or
+        spill an index. On OSError none was appended.
+        """
+        segment = self._active
+        position = segment.size
+        base_offset = next_offset = self.log_end_offset
+        end, latest = position, NO_TIMESTAMP
+        for batch, header in run:
+            stamp(batch, next_offset, leader_epoch)
+            next_offset += header.last_offset_delta + 1
+            end += len(batch)
+            latest = max(latest, header.max_timestamp)
+        if (
+            position == 0
+            or end > self._roll_bytes
+            or latest > self._roll_timestamp
+            or next_offset > self._roll_offset
+            or leader_epoch != self.epochs.latest
+            or len(run) >= self._entries_left
+            or segment.is_spill_due
+            or next_offset - self.recovery_point >= self._flush_messages
+            or self._closed_unflushed
+        ):
+            return None
+        try:
+            segment.log.write(position, [batch for batch, _ in run])
+        except OSError as error:
+            self._undo_write(segment, error)
+            raise
+        # From here on nothing fails. The end offset goes first: see the module.
+        self.log_end_offset = next_offset
+        segment.size = end
+        offset = base_offset
+        for batch, header in run:
+            indexed = segment.since_index > self._index_interval
+            last_offset = offset + header.last_offset_delta
+            if header.max_timestamp > segment.largest[0]:
+                segment.largest = (header.max_timestamp, last_offset)
+            if indexed:
+                segment.add_index_entries(last_offset, position)
+                self._entries_left -= 1
+            segment.since_index += len(batch)
+            if header.producer_id >= 0:
+                self.producers.update(header, offset)
+            position += len(batch)
+            offset = last_offset + 1
+        return base_offset
 
     def assign_epoch(self, epoch: int) -> None:
         """Note that the leader epoch starts here, on disk too; on OSError it is as before."""

@@ -120,9 +120,14 @@ class Segment:
         if timestamp > (last[0] if last else NO_TIMESTAMP):
             self.time_index.add(timestamp, offset - self.base_offset)
 
+    @property
+    def is_spill_due(self) -> bool:
+        """Tell whether an index tail reached its bound."""
+        return self.offset_index.spill_due or self.time_index.spill_due
+
     def spill_when_due(self) -> None:
         """Write index tails that reached their bound; on an error nothing changed."""
-        if self.offset_index.spill_due or self.time_index.spill_due:
+        if self.is_spill_due:
             self.spill()
 
     def spill(self) -> None:

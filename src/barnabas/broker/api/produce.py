@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker import batch_check
+from barnabas.broker import batch_check, produce_lane
 from barnabas.broker.batch_check import Refusal
 from barnabas.broker.outcomes import NO_REPLY, CloseLink
 from barnabas.model.errors import ErrorCode, shortened
@@ -194,16 +194,47 @@ def _append(
     batch, header, append_time = batch_check.conform(opened, config, now_ms)
     base_offset = replica.append(batch, header, now_ms)
     if isinstance(base_offset, ErrorCode):
-        raise Refusal(base_offset, f"{replica.key} could not be written; see the broker's log")
+        raise _not_written(replica)
     metrics = replica.metrics
     metrics.messages_in += header.record_count
     metrics.bytes_in += len(batch)
+    if produce_lane.may_repeat(call, replica, header):
+        _open_lane(call, replica, len(batch))
     return PartitionProduceResponse(
         index=replica.key.partition,
         base_offset=base_offset,
         log_append_time_ms=append_time,
         log_start_offset=log.log_start_offset,
     )
+
+
+def _open_lane(call: Call, replica: Replica, size: int) -> None:
+    """Show the lane how requests like this one are answered."""
+    topic = call.request.topic_data[0]
+    base_offset, append_time, log_start_offset = produce_lane.MARKS
+    marked = PartitionProduceResponse(
+        index=replica.key.partition,
+        base_offset=base_offset,
+        log_append_time_ms=append_time,
+        log_start_offset=log_start_offset,
+    )
+    failed = _not_written(replica)
+    answers = (
+        ProduceResponse(
+            responses=[
+                TopicProduceResponse(
+                    name=topic.name, topic_id=topic.topic_id, partition_responses=[partition]
+                )
+            ]
+        )
+        for partition in (marked, _failed(replica.key.partition, failed.code, failed.message))
+    )
+    produce_lane.open_lane(call, replica, size, *answers)
+
+
+def _not_written(replica: Replica) -> Refusal:
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+    return Refusal(code, f"{replica.key} could not be written; see the broker's log")
 
 
 def _seen_before(replica: Replica, seen: Any) -> PartitionProduceResponse:  # noqa: ANN401

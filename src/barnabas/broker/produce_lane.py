@@ -1,0 +1,283 @@
+"""Produce requests that repeat: the same client, version, topic, partition and acks as before, one plain batch.
+
+Job: handle them by what differs (correlation id and batch) instead of decoding and building the same message again and
+again. A producer without linger sends nothing else, and there the general way (`api/produce.py`) costs several times what
+the append itself does (docs/adr/0004). Must not know sockets, and has no rule of its own: whatever is
+not plain, or would be refused, is left to the general way, untouched.
+
+A lane is opened by a request that the general way has just answered well. It is closed by what could make the answer
+another one: the topic's settings changed, the partition went offline or away.
+
+Invariants: the bytes answered and appended are those of the general way (a property test holds it to that); requests are
+answered in order; the batches that one partition gets from one read of a connection are written with one call.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from barnabas.model.errors import ErrorCode
+from barnabas.wire.batch import (
+    CRC_START,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_ID,
+    read_header,
+    records_fit,
+)
+from barnabas.wire.primitives import uvarint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.broker.call import Call
+    from barnabas.broker.node import Node
+    from barnabas.broker.replicas import Replica
+    from barnabas.wire.batch import BatchHeader
+    from barnabas.wire.messages.produce import ProduceResponse
+
+PRODUCE: Final = 0
+#: The first version whose answer has a log start offset.
+FIRST_VERSION: Final = 5
+#: From this one on lengths are varints and tagged fields follow the records.
+_FIRST_FLEXIBLE: Final = 9
+#: Partitions that one connection writes to in turns; more go the general way.
+LANES_MAX: Final = 256
+
+_UNLIMITED: Final = 0x7FFFFFFFFFFFFFFF
+#: A frame's length, key and version, correlation id; then comes what repeats.
+_HEAD: Final = Struct(">iii").unpack_from
+_PREFIX_AT: Final = 12
+_LENGTH: Final = Struct(">i")
+#: The tagged fields of partition, topic and request: none.
+_NO_TAGS: Final = b"\0\0\0"
+#: The numbers in an answer that differ each time. Encoding marks in their place shows where they stand.
+_OFFSETS: Final = Struct(">qqq")
+MARKS: Final = (0x7A7B_7C7D_0000_0001, 0x7A7B_7C7D_0000_0002, 0x7A7B_7C7D_0000_0003)
+_NO_APPEND_TIME: Final = -1
+_VARINT_BITS: Final = 35
+
+
+class Lane:
+    """One partition that a connection produces to, and what its answers look like."""
+
+    __slots__ = ("_acks", "_after", "_before", "_config", "_failed", "_pack", "_replica", "_size")
+
+    def __init__(self, replica: Replica, acks: int, answer: bytes, failed: bytes) -> None:
+        """Take apart a marked answer and one that tells of a failed write."""
+        self._replica = replica
+        self._config = replica.config
+        self._acks = acks
+        offsets_at = answer.index(_OFFSETS.pack(*MARKS))
+        self._size = answer[:4]
+        self._before = answer[8:offsets_at]
+        self._after = answer[offsets_at + _OFFSETS.size :]
+        self._pack: Callable[..., bytes] = Struct(
+            f">4si{len(self._before)}sqqq{len(self._after)}s"
+        ).pack
+        self._failed = failed
+
+    def answer(self, correlation_id: int, appended: int | ErrorCode) -> bytes:
+        """Tell where the batch went, or that it could not be written."""
+        if isinstance(appended, ErrorCode):
+            return b"".join((self._failed[:4], _LENGTH.pack(correlation_id), self._failed[8:]))
+        log_start_offset = self._replica.log.log_start_offset
+        return self._pack(
+            self._size, correlation_id, self._before,
+            appended, _NO_APPEND_TIME, log_start_offset, self._after,
+        )  # fmt: skip
+
+    def check(self, batch: memoryview, now_ms: int) -> BatchHeader | None:
+        """Check a batch; None if anything about it needs a closer look, or may be refused."""
+        replica, config = self._replica, self._config
+        header = read_header(batch)
+        (
+            base_offset, length, _epoch, magic, crc, attributes, last_delta,
+            base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,
+        ) = header  # fmt: skip
+        if (
+            replica.offline
+            or replica.config is not config
+            or replica.state.decide_append(self._acks, config.min_insync_replicas)
+            or base_offset
+            or magic != MAGIC
+            or attributes
+            or length != len(batch) - LOG_OVERHEAD
+            or count != last_delta + 1
+            or count <= 0
+            or base_timestamp < -1
+            or max_timestamp < -1
+            or max_timestamp - now_ms > config.message_timestamp_after_max_ms
+            or len(batch) > config.max_message_bytes
+            or crc32c(batch[CRC_START:]) != crc
+            or not records_fit(batch, header)
+        ):
+            return None
+        if producer_id != NO_PRODUCER_ID and (
+            producer_id < 0
+            or producer_epoch < 0
+            or base_sequence < 0
+            or replica.log.check_producer(header) is not None
+        ):
+            return None
+        return header
+
+    def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int | ErrorCode:
+        """Write a batch that was checked; where it went, or why not."""
+        replica = self._replica
+        outcome = replica.append(batch, header, now_ms)
+        self._count(outcome, batch, header)
+        return outcome
+
+    def append_run(
+        self, run: list[tuple[memoryview, BatchHeader]], now_ms: int
+    ) -> list[int | ErrorCode]:
+        """Write several, as one if that can be."""
+        outcomes = self._replica.append_run(run, now_ms)
+        for (batch, header), outcome in zip(run, outcomes, strict=True):
+            self._count(outcome, batch, header)
+        return outcomes
+
+    def _count(self, outcome: int | ErrorCode, batch: memoryview, header: BatchHeader) -> None:
+        metrics = self._replica.metrics
+        metrics.produces += 1
+        if isinstance(outcome, ErrorCode):
+            metrics.failed_produces += 1
+        else:
+            metrics.messages_in += header.record_count
+            metrics.bytes_in += len(batch)
+
+
+#: A request that was recognised and checked: its lane, correlation id, batch and header, and where it ends.
+Repeated = tuple[Lane, int, memoryview, "BatchHeader", int]
+
+
+class ProduceLanes:
+    """The lanes of one connection."""
+
+    __slots__ = ("_by_prefix", "_kind", "_length_at", "_node", "_tail")
+
+    def __init__(self, node: Node) -> None:
+        """Start without a lane."""
+        self._node = node
+        self._by_prefix: dict[bytes, Lane] = {}
+        #: Key and version of the requests, and where in them the length of the records stands.
+        self._kind = self._length_at = -1
+        #: What stands behind the records.
+        self._tail = b""
+
+    def add(self, frame: memoryview, length_at: int, lane: Lane) -> None:
+        """Recognise requests that are the same up to the length of their records."""
+        (kind,) = _LENGTH.unpack_from(frame)
+        length_at += _LENGTH.size  # from here on the frame's own length counts
+        is_new = kind != self._kind or length_at != self._length_at
+        if is_new or len(self._by_prefix) >= LANES_MAX:
+            self._by_prefix.clear()
+            self._kind, self._length_at = kind, length_at
+            self._tail = _NO_TAGS if kind & 0xFFFF >= _FIRST_FLEXIBLE else b""
+        self._by_prefix[bytes(frame[_PREFIX_AT - _LENGTH.size : length_at - _LENGTH.size])] = lane
+
+    def take(self, view: memoryview, position: int, end: int) -> tuple[int, bytes]:
+        """Handle the requests from `position` on as long as they repeat; where they end, and their answers."""
+        now_ms = self._node.world.clock.now_ms()
+        run: list[Repeated] = []
+        while (found := self._find(view, position, end, now_ms)) is not None:
+            lane, correlation_id, batch, header, frame_end = found
+            if header.producer_id != NO_PRODUCER_ID and run:
+                break  # one at a time: the one before moves the sequence on
+            position = frame_end
+            if position == end and not run:  # what a client sends that waits for each answer
+                self._node.metrics.requests[PRODUCE] += 1
+                return position, lane.answer(correlation_id, lane.append(batch, header, now_ms))
+            run.append(found)
+        return position, self._append(run, now_ms) if run else b""
+
+    def _find(self, view: memoryview, position: int, end: int, now_ms: int) -> Repeated | None:
+        """Find a request that repeats, whole, at this position, and check it."""
+        length_at = position + self._length_at
+        if end - length_at <= HEADER_SIZE:
+            return None
+        size, kind, correlation_id = _HEAD(view, position)
+        frame_end = position + 4 + size
+        if kind != self._kind or frame_end > end:
+            return None
+        lane = self._by_prefix.get(bytes(view[position + _PREFIX_AT : length_at]))
+        if lane is None:
+            return None
+        if self._tail:
+            length, start = _read_compact_length(view, length_at)
+        else:
+            (length,) = _LENGTH.unpack_from(view, length_at)
+            start = length_at + _LENGTH.size
+        stop = start + length
+        if length < HEADER_SIZE or bytes(view[stop:frame_end]) != self._tail:
+            return None  # its records are not where they were before
+        batch = view[start:stop]
+        header = lane.check(batch, now_ms)
+        return None if header is None else (lane, correlation_id, batch, header, frame_end)
+
+    def _append(self, run: list[Repeated], now_ms: int) -> bytes:
+        """Write what came for each partition, then answer in the order of the requests."""
+        self._node.metrics.requests[PRODUCE] += len(run)
+        by_lane: dict[Lane, list[tuple[memoryview, BatchHeader]]] = {}
+        for lane, _, batch, header, _ in run:
+            by_lane.setdefault(lane, []).append((batch, header))
+        outcomes = {lane: iter(lane.append_run(some, now_ms)) for lane, some in by_lane.items()}
+        return b"".join([one[0].answer(one[1], next(outcomes[one[0]])) for one in run])
+
+
+def _read_compact_length(view: memoryview, position: int) -> tuple[int, int]:
+    """Read a length as flexible versions have it, one more than it is, and where it ends."""
+    value, shift = 0, 0
+    while shift < _VARINT_BITS:
+        byte = view[position]
+        position += 1
+        if byte < 0x80:
+            return value + (byte << shift) - 1, position
+        value += (byte & 0x7F) << shift
+        shift += 7
+    return -1, position
+
+
+def may_repeat(call: Call, replica: Replica, header: BatchHeader) -> bool:
+    """Tell whether requests like this one, which was taken, can go a lane: plain bytes into a plain topic."""
+    config, topics = replica.config, call.request.topic_data
+    return (
+        call.version >= FIRST_VERSION
+        and call.request.acks != 0
+        and not header.attributes
+        and len(topics) == 1
+        and len(topics[0].partition_data) == 1
+        and config.flush_messages == _UNLIMITED
+        and config.message_timestamp_before_max_ms == _UNLIMITED
+        and config.compression_type == "producer"
+        and not config.compact
+        and not config.log_append_time
+        and not replica.topic.is_internal
+    )
+
+
+def open_lane(
+    call: Call, replica: Replica, size: int, marked: ProduceResponse, failed: ProduceResponse
+) -> None:
+    """Let the next requests of this connection that are like this one go a lane.
+
+    `size` is that of its records, `marked` its answer with MARKS for the offsets, `failed` the one for a disk that failed.
+    """
+    frame = call.frame
+    length, tail = _LENGTH.pack(size), b""
+    if call.version >= _FIRST_FLEXIBLE:
+        length, tail = uvarint(size + 1), _NO_TAGS
+    start = len(frame) - len(tail) - size
+    length_at = start - len(length)
+    if frame[length_at:start] != length or frame[start + size :] != tail:
+        return  # tagged fields that nobody sends, or bytes behind the request
+    lanes = call.link.lanes
+    if lanes is None:
+        lanes = call.link.lanes = ProduceLanes(call.node)
+    answers = (b"".join(call.encode(answer)) for answer in (marked, failed))
+    lanes.add(frame, length_at, Lane(replica, call.request.acks, *answers))

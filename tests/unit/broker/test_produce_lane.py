@@ -1,0 +1,161 @@
+"""When a lane is opened, what it takes, and what closes it."""
+
+import struct
+
+import pytest
+from property.test_produce_lane import NOW_MS, Peer, frame
+
+from barnabas.model.errors import ErrorCode
+from barnabas.wire import batch as batches
+from barnabas.wire.batch import Producer, Record
+from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+VERSION = 12
+TOPIC = 2
+
+
+NO_PRODUCER = Producer()
+
+
+def produce(
+    correlation_id, partition=0, *, size=10, producer=NO_PRODUCER, version=VERSION, topic="plain"
+):
+    records = [Record(0, NOW_MS, None, b"v" * size)]
+    data = PartitionProduceData(
+        index=partition, records=bytes(batches.build(records, producer=producer))
+    )
+    topic_data = [TopicProduceData(name=topic, partition_data=[data])]
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topic_data)
+    return frame(request, version, correlation_id)
+
+
+def taken(peer, *frames):
+    """How many of the frames go a lane, and what is answered to them."""
+    stream = b"".join(frames)
+    position, replies = peer.link.lanes.take(memoryview(bytearray(stream)), 0, len(stream))
+    count = 0
+    while position:
+        position -= len(frames[count])
+        count += 1
+    return count, [decode(reply) for reply in cut(replies)]
+
+
+def cut(stream):
+    while stream:
+        size = struct.unpack_from(">i", stream)[0] + 4
+        yield stream[:size]
+        stream = stream[size:]
+
+
+def decode(reply):
+    (number,) = struct.unpack_from(">i", reply, 4)
+    found = ProduceResponse.decode(reply, VERSION, 9).responses[0].partition_responses[0]
+    return number, ErrorCode(found.error_code), found.base_offset
+
+
+@pytest.fixture
+def peer():
+    peer = Peer()
+    peer.general(produce(1))
+    return peer
+
+
+def test_the_first_request_opens_the_lane_and_the_next_ones_take_it(peer):
+    assert taken(peer, produce(2), produce(3)) == (
+        2, [(2, ErrorCode.NONE, 1), (3, ErrorCode.NONE, 2)],
+    )  # fmt: skip
+
+
+def test_batches_of_any_size_take_it(peer):
+    assert taken(peer, produce(2, size=0), produce(3, size=200_000), produce(4, size=90))[0] == 3
+
+
+def test_a_partition_that_was_not_seen_before_does_not(peer):
+    assert taken(peer, produce(2), produce(3, 1), produce(4))[0] == 1
+    peer.general(produce(3, 1))
+    assert taken(peer, produce(4, 1), produce(5), produce(6, 1)) == (
+        3, [(4, ErrorCode.NONE, 1), (5, ErrorCode.NONE, 2), (6, ErrorCode.NONE, 2)],
+    )  # fmt: skip
+
+
+def test_another_version_does_not_and_begins_anew(peer):
+    assert taken(peer, produce(2, version=11))[0] == 0
+    peer.general(produce(2, version=11))
+    assert taken(peer, produce(3))[0] == 0
+
+
+def test_a_frame_that_is_not_here_whole_waits(peer):
+    whole = produce(2)
+    for size in range(len(whole)):
+        view = memoryview(bytearray(whole))
+        assert peer.link.lanes.take(view, 0, size) == (0, b"")
+
+
+def test_an_idempotent_producer_goes_one_by_one_and_its_repetition_the_general_way(peer):
+    def sequence(number, count):
+        return produce(number, producer=Producer(5, 0, count))
+
+    assert taken(peer, sequence(2, 0), sequence(3, 1)) == (1, [(2, ErrorCode.NONE, 1)])
+    assert taken(peer, sequence(3, 1)) == (1, [(3, ErrorCode.NONE, 2)])
+    assert taken(peer, sequence(4, 1))[0] == 0
+    assert taken(peer, sequence(5, 7))[0] == 0
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_failed_write_is_told_to_each_and_appends_nothing(peer, count):
+    replica = peer.host.node.replicas.get("plain", 0)
+    peer.host.disk.fail_call(1, 28)  # no room
+    frames = [produce(number) for number in range(count)]
+    answers = [(number, ErrorCode.KAFKA_STORAGE_ERROR, -1) for number in range(count)]
+    assert taken(peer, *frames) == (count, answers)
+    assert replica.log.log_end_offset == 1
+    assert replica.metrics.failed_produces == count
+    assert taken(peer, produce(9)) == (1, [(9, ErrorCode.NONE, 1)])
+
+
+def test_one_partition_that_fails_does_not_fail_its_neighbours(peer):
+    peer.general(produce(2, 1))
+    peer.host.disk.fail_path("/data/plain-0")
+    assert taken(peer, produce(3), produce(4, 1), produce(5)) == (
+        3,
+        [
+            (3, ErrorCode.KAFKA_STORAGE_ERROR, -1),
+            (4, ErrorCode.NONE, 1),
+            (5, ErrorCode.KAFKA_STORAGE_ERROR, -1),
+        ],
+    )
+    assert peer.host.node.replicas.get("plain", 0).offline
+    assert taken(peer, produce(6))[0] == 0
+
+
+def test_a_changed_setting_closes_it(peer):
+    change = AlterableConfig(name="max.message.bytes", config_operation=0, value="50")
+    resource = AlterConfigsResource(resource_type=TOPIC, resource_name="plain", configs=[change])
+    peer.general(frame(IncrementalAlterConfigsRequest(resources=[resource]), 1, 2))
+    assert taken(peer, produce(3))[0] == 0
+
+
+def test_a_deleted_topic_closes_it(peer):
+    gone = DeleteTopicsRequest(topics=[DeleteTopicState(name="plain")], timeout_ms=1000)
+    peer.general(frame(gone, 6, 2))
+    assert taken(peer, produce(3))[0] == 0
+
+
+def test_a_run_over_the_end_of_a_segment_goes_on_in_the_next(peer):
+    peer.general(produce(2, topic="small"))
+    replica = peer.host.node.replicas.get("small", 0)
+    frames = [produce(number, size=100_000, topic="small") for number in range(25)]
+    assert taken(peer, *frames)[0] == 25
+    assert replica.log.segment_count == 3
+    assert replica.log.log_end_offset == 26
