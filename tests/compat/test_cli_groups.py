@@ -91,7 +91,9 @@ class Member:
     def __enter__(self):
         deadline = time.monotonic() + TIMEOUT_S
         while not self.consumer.assignment():
-            assert time.monotonic() < deadline, "no assignment came"
+            if time.monotonic() > deadline:
+                self.consumer.close()
+                raise AssertionError("no assignment came")
             self.consumer.poll(0.2)
         return self.consumer
 

@@ -35,8 +35,13 @@ _TOPIC_COUNTERS: Final = (
 
 def render(broker: RunningBroker) -> str:
     """Write all figures in the text format of Prometheus."""
+    return write(_families(broker))
+
+
+def write(families: Iterable[Family]) -> str:
+    """Write families of samples in the text format of Prometheus."""
     lines: list[str] = []
-    for name, kind, about, samples in _families(broker):
+    for name, kind, about, samples in families:
         lines.append(f"# HELP {name} {about}")
         lines.append(f"# TYPE {name} {kind}")
         lines += [f"{name}{labels} {_number(value)}" for labels, value in samples]
@@ -47,7 +52,8 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
-def _labels(**labels: object) -> str:
+def labelled(**labels: object) -> str:
+    """Write labels, with what is special in them escaped."""
     inside = ",".join(f'{name}="{_escaped(str(value))}"' for name, value in labels.items())
     return f"{{{inside}}}" if inside else ""
 
@@ -74,11 +80,11 @@ def _traffic(broker: RunningBroker) -> Iterator[Family]:
     for kafka_name, attribute, about in _TOPIC_COUNTERS:
         yield (
             f"kafka_server_brokertopicmetrics_{kafka_name}_total", "counter", about,
-            [(_labels(topic=topic), getattr(m, attribute)) for topic, m in metrics.by_topic.items()],
+            [(labelled(topic=topic), getattr(m, attribute)) for topic, m in metrics.by_topic.items()],
         )  # fmt: skip
     yield (
         "kafka_network_requestmetrics_requests_total", "counter", "Requests by API.",
-        [(_labels(request=APIS[key].name), count) for key, count in metrics.requests.items()],
+        [(labelled(request=APIS[key].name), count) for key, count in metrics.requests.items()],
     )  # fmt: skip
     yield (
         "kafka_server_socket_server_metrics_connection_count", "gauge", "Connections open now.",
@@ -103,7 +109,7 @@ def _partitions(broker: RunningBroker) -> Iterator[Family]:
     yield "kafka_brokers", "gauge", "Brokers in the cluster.", _one(1)
     yield (
         "kafka_topic_partitions", "gauge", "Partitions of a topic.",
-        [(_labels(topic=name), len(t.partitions)) for name, t in node.topics.by_name.items()],
+        [(labelled(topic=name), len(t.partitions)) for name, t in node.topics.by_name.items()],
     )  # fmt: skip
     for name, about, value in (
         ("partitioncount", "Partitions hosted.", len(replicas)),
@@ -130,7 +136,7 @@ def _is_under_replicated(replica: Replica) -> bool:
 
 
 def _per_partition(replicas: list[Replica]) -> Iterator[Family]:
-    named = [(_labels(topic=r.key.topic, partition=r.key.partition), r) for r in replicas]
+    named = [(labelled(topic=r.key.topic, partition=r.key.partition), r) for r in replicas]
     for name, about, value in (
         ("kafka_log_log_size", "Bytes of the log.", lambda r: r.log.size_bytes),
         ("kafka_log_log_logstartoffset", "First offset.", lambda r: r.log.log_start_offset),
