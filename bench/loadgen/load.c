@@ -104,6 +104,20 @@ void open_connection(Connection *c, const Options *options, int epoll, void *own
     watch(c, epoll, owner, EPOLL_CTL_ADD);
 }
 
+/* Connections wait in a queue of 50 on either broker until they are accepted, in order; one that finds it full tries
+ * again only after a second. So the answer to ApiVersions on this one says that there is room again. */
+void await_accepted(const Connection *c) {
+    static const uint8_t request[14] = {0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    uint8_t answer[4096];
+    if (send(c->fd, request, sizeof request, MSG_NOSIGNAL) != sizeof request) die("send: %s", strerror(errno));
+    if (recv(c->fd, answer, 4, MSG_WAITALL) != 4) die("no answer to ApiVersions");
+    for (size_t left = get32(answer); left;) {
+        ssize_t got = recv(c->fd, answer, left < sizeof answer ? left : sizeof answer, 0);
+        if (got <= 0) die("the answer to ApiVersions is cut off");
+        left -= (size_t)got;
+    }
+}
+
 void queue_bytes(Connection *c, const uint8_t *bytes, size_t size) {
     if (c->out_end + size > c->out_size) {
         memmove(c->out, c->out + c->out_start, c->out_end - c->out_start);

@@ -43,6 +43,7 @@ void put64(uint8_t *p, uint64_t value);
 
 Frames read_frames(const char *path);
 void open_connection(Connection *c, const Options *options, int epoll, void *owner);
+void await_accepted(const Connection *c);
 void queue_bytes(Connection *c, const uint8_t *bytes, size_t size);
 void flush_bytes(Connection *c, int epoll, void *owner);
 /* Read what is there; the next whole answer, without its length, or NULL. Call with the size of the last one. */

@@ -13,6 +13,7 @@
 
 #define DRAIN_NS 30000000000ll
 #define EVENTS 256
+#define AT_ONCE 32 /* connections that may wait to be accepted */
 
 typedef struct {
     Connection connection;
@@ -103,6 +104,7 @@ static void open_all(Load *load) {
         s->error_at = calloc((size_t)options->depth, sizeof *s->error_at);
         s->next_frame = (uint64_t)i % load->frames.count;
         open_connection(&s->connection, options, load->epoll, s);
+        if ((i + 1) % AT_ONCE == 0) await_accepted(&s->connection);
     }
 }
 
