@@ -6,11 +6,13 @@ BARNABAS_TEST_KAFKA=HOST:PORT takes an Apache Kafka that runs already.
 import json
 import os
 import time
+import urllib.request
 import uuid
 
 import pytest
 from compat.apache_kafka import Kafka
 from compat.test_cli import Tool
+from compat.test_up import Running
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 NOW_MS = time.time_ns() // 1_000_000
@@ -242,6 +244,26 @@ def test_a_topic_that_is_gone_leaves_lag_unknown(tool, address, group, topic):
     assert known[topic]["lag"] == 1
     if other in known:  # a broker may forget the offsets with the topic
         assert (known[other]["lag"], known[other]["lag_seconds"]) == (None, None)
+
+
+def test_the_broker_tells_the_same_lag_as_metrics(tmp_path):
+    listen = ["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
+    with Running("--data-dir", str(tmp_path / "data"), *listen) as broker:
+        url = next(line.split()[-1] for line in broker.process.stderr if "metrics at " in line)
+        tool = Tool(broker.ready[0], tmp_path)
+        tool("topic", "create", "orders")
+        produce(tool, "orders", [(0, NOW_MS + n * 500) for n in range(4)])
+        commit(tool, "billing", ("orders", 0, 1))
+        described = describe(tool, "billing")
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+            lines = answer.read().decode().splitlines()
+        broker.stop()
+    samples = dict(line.rsplit(" ", 1) for line in lines if "consumergroup" in line)
+    place = 'consumergroup="billing",topic="orders",partition="0"'
+    assert samples[f"kafka_consumergroup_lag{{{place}}}"] == str(described["lag"]) == "3"
+    assert samples[f"kafka_consumergroup_current_offset{{{place}}}"] == "1"
+    [seconds] = [v for k, v in samples.items() if k.startswith("kafka_consumergroup_group_lag_s")]
+    assert float(seconds) == described["lag_seconds"] == 1.0
 
 
 # -- moving ----------------------------------------------------------------------------------
