@@ -69,6 +69,9 @@ def measured(
     scale: Scale, steps: list[Step], brokers: list[str], profiler: Profiler | None
 ) -> Outcome:
     """Run the steps on the brokers."""
+    if machine.free_gb() < scale.disk_gb:
+        where = f"{scale.disk_gb:.0f} GB on disk; set TMPDIR to a folder with room"
+        stop(f"a {scale.name} run needs up to {where}")
     tools = build.tools(tell)
     total = sum(step.seconds * (step.runs or scale.runs) * len(brokers) for step in steps)
     tell(f"{len(steps)} measurements, about {clock(total)} minutes")

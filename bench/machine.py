@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
+import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +27,11 @@ def allow_open_files() -> int:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
+
+
+def free_gb() -> float:
+    """Room on the disk that takes the brokers' data, in 10^9 bytes."""
+    return shutil.disk_usage(tempfile.gettempdir()).free / 1e9
 
 
 def may_empty_page_cache() -> bool:

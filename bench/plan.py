@@ -54,11 +54,13 @@ class Scale(NamedTuple):
     """At most, of requests before the clock starts, so that a JVM has compiled what it needs."""
     limit_s: float
     """No step is begun after this."""
+    disk_gb: float
+    """What lies on disk at most; Apache Kafka keeps deleted topics for another minute."""
 
 
-SHORT = Scale("short", 3, 1.5, 200_000, 400_000, 20, 540)
-FULL = Scale("full", 3, 20, 2_000_000, 4_000_000, 60, 6 * 3600)
-TINY = Scale("tiny", 1, 0.3, 5_000, 10_000, 0.3, 600)
+SHORT = Scale("short", 3, 1.5, 200_000, 400_000, 20, 540, 6)
+FULL = Scale("full", 3, 20, 2_000_000, 4_000_000, 60, 6 * 3600, 30)
+TINY = Scale("tiny", 1, 0.3, 5_000, 10_000, 0.3, 600, 1)
 
 
 class Connected(NamedTuple):

@@ -29,6 +29,8 @@ CHURN_ROUNDS = 3
 QUICK_HEARTBEAT_S = 0.5
 """Members learn by it that others came or went: at the default all rounds would take three seconds."""
 LIMIT_S = 120
+LONGEST_S = 20.0
+"""Of heartbeats; longer makes no figure better."""
 
 
 def groups(s: float, *, short: bool) -> list[Step]:
@@ -41,7 +43,13 @@ def groups(s: float, *, short: bool) -> list[Step]:
         return steps
     return [
         *steps,
-        Step("groups", "1,000 small groups", heartbeat_figures(), run_heartbeats, 14 + 4 * s),
+        Step(
+            "groups",
+            "1,000 small groups",
+            heartbeat_figures(),
+            run_heartbeats,
+            14 + min(LONGEST_S, 4 * s),
+        ),
         Step("groups", "500 members come and go", churn_figures(), run_churn, 14),
     ]
 
@@ -128,7 +136,7 @@ def heartbeat_figures() -> tuple[Figure, ...]:
 
 def run_heartbeats(bench: Bench, name: str) -> dict[str, float]:
     """Members join by our own hands; then the load generator sends their heartbeats on a connection each."""
-    broker, seconds = require_groups(bench, name), max(2.0, 4 * bench.scale.seconds)
+    broker, seconds = require_groups(bench, name), max(2.0, min(LONGEST_S, 4 * bench.scale.seconds))
     with bench.topic(broker, MEMBERS_EACH) as places:
         topic = places[0].topic
         with Crowd(broker.port, topic, MEMBERS_EACH, HEARTBEAT_S) as crowd:
