@@ -4,9 +4,10 @@ Job: join what the groups of this broker committed with the logs it leads. Lag i
 committed offset. Lag in seconds is the timestamp of the newest record minus that of the first one not consumed, both
 read from the log: 0 when all is consumed, None where it is not known. Must not know how figures are shown.
 
-Invariants: only the loop's thread touches groups, replicas and the remembered timestamps, in slices so that requests go on
-between them; only the background reads logs. A collection reads at most MAX_READS records; partitions beyond
-that have None this time and are first the next time. One collection runs at a time: who asks meanwhile gets its result.
+Invariants: only the loop's thread touches groups and replicas, in slices so that requests go on between them; only the
+background reads logs, and only it touches the remembered timestamps. One collection runs at a time: who asks meanwhile
+gets its result. A collection reads for at most MAX_READS offsets; partitions beyond that have None this time and are first the
+next time.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 
 #: Offsets that are looked at before others get their turn: a millisecond or so.
 SLICE: Final = 500
-#: Records read from logs by one collection, so that a scrape does not take the processor for long.
+#: Offsets whose timestamps one collection reads from logs, so that a scrape does not take the processor for long.
 MAX_READS: Final = 2_000
 
 
@@ -107,11 +108,8 @@ class GroupLag:
         self._background = background
         self._shards = shards
         self._find_replica = find_replica
-        #: Kept from the last collection: as many as there are partitions behind, at most.
-        self._firsts: _Stamps = {}
-        self._newest: _Stamps = {}
+        self._times = _Times()
         self._waiting: list[Callable[[list[GroupFigures]], None]] = []
-        self._turn = 0
 
     def collect(self, done: Callable[[list[GroupFigures]], None]) -> None:
         """Work the figures out; `done` is called on the loop's thread, perhaps at once."""
@@ -142,12 +140,8 @@ class GroupLag:
                 entries += self._entries(figures, shard)
                 if len(entries) // SLICE > before or len(groups) % SLICE == 0:
                     yield self._breathe
-        behind = [entry.behind for entry in entries if entry.behind is not None]
-        yield from self._read_stamps(behind)
-        for entry in entries:
-            figures, topic, partition, offset, lag, _ = entry
-            seconds = self._seconds(entry)
-            figures.partitions.append(PartitionLag(topic, partition, offset, lag, seconds))
+        if entries:
+            yield lambda done: self._background.run(lambda: self._times.complete(entries), done)
         return groups
 
     def _breathe(self, done: Callable[[Any, BaseException | None], None]) -> None:
@@ -171,25 +165,38 @@ class GroupLag:
             entries.append(_Entry(figures, topic, partition, offset, lag, behind))
         return entries
 
-    # Timestamps
 
-    def _read_stamps(self, behind: Sequence[_Behind]) -> Task[None]:
-        """Bring what the figures need into memory, and forget the rest."""
-        firsts = {(one.place, one.start): one for one in behind}
-        unread = self._choose(
-            [one for key, one in firsts.items() if key not in self._firsts or self._unread_end(one)]
-        )
-        read: tuple[_Stamps, _Stamps] = ({}, {})
-        if unread:
-            known = {key: self._firsts[key] for key in firsts if key in self._firsts}
-            read = yield lambda done: self._background.run(lambda: _read_all(unread, known), done)
-        ends = {(one.place, one.end) for one in behind}
-        self._firsts = _kept(self._firsts, firsts) | read[0]
-        self._newest = _kept(self._newest, ends) | read[1]
+class _Times:
+    """The background's part: timestamps, read or remembered, and the figures made of them."""
 
-    def _unread_end(self, behind: _Behind) -> bool:
-        first = self._firsts[behind.place, behind.start]
-        return first is not None and (behind.place, behind.end) not in self._newest
+    def __init__(self) -> None:
+        """Remember nothing."""
+        #: Kept from the last collection: as many as there are partitions behind, at most.
+        self.firsts: _Stamps = {}
+        self.newest: _Stamps = {}
+        self._turn = 0
+
+    def complete(self, entries: Sequence[_Entry]) -> None:
+        """Add each entry to the figures of its group."""
+        behind = [entry.behind for entry in entries if entry.behind is not None]
+        self._forget({(b.place, b.start) for b in behind}, {(b.place, b.end) for b in behind})
+        unread = {(b.place, b.start, b.end): b for b in behind if not self._is_known(b)}
+        for one in self._choose(list(unread.values())):
+            self._read(one)
+        for entry in entries:
+            figures, topic, partition, offset, lag, _ = entry
+            seconds = self._seconds(entry)
+            figures.partitions.append(PartitionLag(topic, partition, offset, lag, seconds))
+
+    def _forget(self, starts: set[tuple[_Place, int]], ends: set[tuple[_Place, int]]) -> None:
+        self.firsts = {key: stamp for key, stamp in self.firsts.items() if key in starts}
+        self.newest = {key: stamp for key, stamp in self.newest.items() if key in ends}
+
+    def _is_known(self, behind: _Behind) -> bool:
+        key = (behind.place, behind.start)
+        if key not in self.firsts:
+            return False
+        return self.firsts[key] is None or (behind.place, behind.end) in self.newest
 
     def _choose(self, unread: list[_Behind]) -> list[_Behind]:
         """Take as many as may be read, and go on next time where this time ends."""
@@ -200,39 +207,32 @@ class GroupLag:
         self._turn = first + MAX_READS
         return (unread[first:] + unread[:first])[:MAX_READS]
 
+    def _read(self, behind: _Behind) -> None:
+        """Read what is missing. What cannot be read stays unknown: it is tried again next time."""
+        place, log_, start, end = behind
+        try:
+            if (place, start) not in self.firsts:
+                self.firsts[place, start] = read_first(log_, start, end)
+            first = self.firsts[place, start]
+            if first is not None and (place, end) not in self.newest:
+                self.newest[place, end] = read_newest(log_, first.offset, end)
+        except (OSError, BatchError, CompressionError) as problem:
+            log.debug("%s: no timestamps for the lag of groups: %s", log_.directory, problem)
+
     def _seconds(self, entry: _Entry) -> float | None:
         behind = entry.behind
         if behind is None:
             return None if entry.lag is None else 0.0
-        key = (behind.place, behind.start)
-        if key not in self._firsts:
+        if not self._is_known(behind):
             return None
-        first, newest = self._firsts[key], self._newest.get((behind.place, behind.end))
+        first = self.firsts[behind.place, behind.start]
         if first is None:
             return 0.0  # only markers are left
+        newest = self.newest[behind.place, behind.end]
         if newest is None or first.timestamp < 0 or newest.timestamp < 0:
             return None
         # Producers set timestamps as they like: the newest record may bear the older one.
         return max(0, newest.timestamp - first.timestamp) / 1000
-
-
-def _read_all(unread: Sequence[_Behind], known: _Stamps) -> tuple[_Stamps, _Stamps]:
-    """Read timestamps in the background. What cannot be read is left out: it is tried again next time."""
-    firsts: _Stamps = {}
-    newest: _Stamps = {}
-    for place, log_, start, end in unread:
-        try:
-            first = known[place, start] if (place, start) in known else read_first(log_, start, end)
-            if first is not None and (place, end) not in newest:
-                newest[place, end] = read_newest(log_, first.offset, end)
-            firsts[place, start] = first
-        except (OSError, BatchError, CompressionError):
-            continue
-    return firsts, newest
-
-
-def _kept(stamps: _Stamps, wanted: Iterable[tuple[_Place, int]]) -> _Stamps:
-    return {key: stamps[key] for key in wanted if key in stamps}
 
 
 def _nothing() -> None:
