@@ -82,7 +82,9 @@ class JsonEmbedded:
 
     def write_assignment(self, partitions, metadata):
         assert self.read_subscription(metadata) is not None
-        return json.dumps({"partitions": {name: list(p) for name, p in partitions.items()}}).encode()
+        return json.dumps(
+            {"partitions": {name: list(p) for name, p in partitions.items()}}
+        ).encode()
 
 
 class Both:

@@ -128,7 +128,9 @@ def test_range_keeps_the_same_numbers_of_topics_of_one_size_within_racks():
         b"t": TopicInfo(b"t", "t", 4, (("north", "south"),) * 4),
         b"u": TopicInfo(b"u", "u", 4, RACKS),
     }
-    specs = {name: MemberSpec(ids("tu"), rack_id=rack) for name, rack in [("a", "south"), ("b", "north")]}
+    specs = {
+        name: MemberSpec(ids("tu"), rack_id=rack) for name, rack in [("a", "south"), ("b", "north")]
+    }
     target = assign("range", specs, known)
     assert target["a"] == {b"t": (1, 3), b"u": (1, 3)}
 
@@ -144,7 +146,10 @@ def test_range_keeps_the_same_numbers_of_topics_of_one_size_within_racks():
 )
 def test_range_is_plain_where_racks_make_no_difference(racks, rack_ids):
     known = {b"t": TopicInfo(b"t", "t", 4, racks)}
-    assert assign("range", in_racks(**rack_ids), known) == {"a": {b"t": (0, 1)}, "b": {b"t": (2, 3)}}
+    assert assign("range", in_racks(**rack_ids), known) == {
+        "a": {b"t": (0, 1)},
+        "b": {b"t": (2, 3)},
+    }
 
 
 def test_a_partition_in_two_racks_is_given_once():

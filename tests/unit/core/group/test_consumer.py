@@ -92,7 +92,11 @@ def test_what_administration_asks():
     assert not group.is_subscribed_to("u")
     assert group.offsets_expiry_base(77) == 77
     listed = group.as_listed()
-    assert (listed.group_id, listed.protocol_type, listed.group_type) == ("g", "consumer", "consumer")
+    assert (listed.group_id, listed.protocol_type, listed.group_type) == (
+        "g",
+        "consumer",
+        "consumer",
+    )
     assert listed.group_state == "Reconciling"
 
 
@@ -197,5 +201,8 @@ def test_the_assignor_with_the_most_votes_is_preferred():
     )
     assert group.preferred_assignor() == "uniform"
     assert group.preferred_assignor(group.members["a"]) == "range"
-    assert group.preferred_assignor(group.members["c"], member("c", server_assignor="range")) == "range"
+    assert (
+        group.preferred_assignor(group.members["c"], member("c", server_assignor="range"))
+        == "range"
+    )
     assert ConsumerGroup("g").preferred_assignor() is None

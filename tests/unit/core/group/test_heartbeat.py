@@ -110,8 +110,14 @@ def first(**changes):
     ("request_", "message"),
     [
         (ConsumerHeartbeatRequest("g", " ", 0), "MemberId can't be empty."),
-        (ConsumerHeartbeatRequest("g", "", 3, requires_member_id=False), "MemberId can't be empty."),
-        (ConsumerHeartbeatRequest("g", "", -1, requires_member_id=False), "MemberId can't be empty."),
+        (
+            ConsumerHeartbeatRequest("g", "", 3, requires_member_id=False),
+            "MemberId can't be empty.",
+        ),
+        (
+            ConsumerHeartbeatRequest("g", "", -1, requires_member_id=False),
+            "MemberId can't be empty.",
+        ),
         (ConsumerHeartbeatRequest("", "anna", 0), "GroupId can't be empty."),
         (first(instance_id=""), "InstanceId can't be empty."),
         (first(rack_id=" "), "RackId can't be empty."),

@@ -104,7 +104,9 @@ def test_what_is_waited_for_comes_when_it_is_free():
 
 
 def test_a_target_of_a_topic_the_member_does_not_read_is_none():
-    after = plan_reconciliation(at(2, assigned={U: {0: 2}}), goal(3, {T: (0,), U: (0,)}, reads=(T,)))
+    after = plan_reconciliation(
+        at(2, assigned={U: {0: 2}}), goal(3, {T: (0,), U: (0,)}, reads=(T,))
+    )
     assert after.state == UNREVOKED_PARTITIONS
     assert after.pending_revocation == {U: {0: 2}}
 
