@@ -208,7 +208,7 @@ def open_later(batch: memoryview, header: BatchHeader, config: LogConfig) -> Ope
             limit = max(HELD_BYTES_MAX, 4 * config.max_message_bytes)
             return _open(batch, header, config, decompress(codec, content, limit))
         limit = max(UNPACKED_BYTES_MAX, 32 * config.max_message_bytes)
-        if not batches.content_fits(unpack_in_pieces(codec, content, limit), header.record_count):
+        if not batches.pieces_fit(unpack_in_pieces(codec, content, limit), header.record_count):
             raise _does_not_fit(header)
     except TooLargeError as problem:
         raise Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"the batch {problem}") from None
@@ -257,7 +257,7 @@ def _wanted_codec(header: BatchHeader, config: LogConfig) -> Codec | None:
 
 def _open(batch: memoryview, header: BatchHeader, config: LogConfig, content: Bytes) -> Opened:
     """Check the content of a batch and do with it what the topic's settings ask for."""
-    if header.codec and not batches.content_fits((content,), header.record_count):
+    if header.codec and not batches.content_fits(content, header.record_count):
         raise _does_not_fit(header)
     earliest_ms = _look(header, config, content) if _looks(config) else None
     wanted = _wanted_codec(header, config)

@@ -1,7 +1,7 @@
 """Record batches, format version 2: what is in the log and on the wire, byte for byte.
 
 The broker's way through here is per batch: `read_header` and `checksum_matches` look at 61 bytes and
-one checksum, `records_fit` and `content_fits` step over the records by their lengths, `stamp` patches the two fields that
+one checksum, `records_fit` and its like step over the records by their lengths, `stamp` patches the two fields that
 lie outside the checksum. Walking records is for what must look inside. Nothing here knows about requests, files or topics.
 """
 
@@ -158,7 +158,13 @@ def records_fit(batch: memoryview, header: BatchHeader) -> bool:
     return _step_over(batch, HEADER_SIZE, end, end, header.record_count) == (end, 0)
 
 
-def content_fits(pieces: Iterable[Bytes], count: int) -> bool:
+def content_fits(content: Bytes, count: int) -> bool:
+    """Tell whether what a compressed batch holds is exactly `count` records."""
+    end = len(content)
+    return _step_over(memoryview(content), 0, end, end, count) == (end, 0)
+
+
+def pieces_fit(pieces: Iterable[Bytes], count: int) -> bool:
     """Tell whether what a compressed batch holds, in pieces cut anywhere, is exactly `count` records."""
     skip, carried = 0, b""
     for piece in pieces:

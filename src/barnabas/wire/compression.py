@@ -70,8 +70,8 @@ _ZSTD_MAGIC: Final = 0xFD2FB528
 #: The first of 16 magic numbers of frames that hold something else.
 _ZSTD_SKIPPABLE: Final = 0x184D2A50
 _ZSTD_LEVEL: Final = 3
-#: Tried first where a frame does not tell its size: the memory is taken before.
-_ZSTD_GUESS_BYTES: Final = 256 * 1024
+#: Tried in one call first, for which the memory is taken before.
+_AT_ONCE_BYTES: Final = 256 * 1024
 
 
 def compress(codec: Codec, data: Bytes, level: int | None = None) -> bytes:
@@ -119,19 +119,37 @@ class Unpacker:
 
     def unpack(self, codec: Codec, data: Bytes, limit_bytes: int) -> bytes:
         """Decompress at most `limit_bytes`; TooLargeError for more, CompressionError for bytes of another kind."""
+        content = None
         if codec == Codec.ZSTD:
-            return self._unpack_zstd(data, limit_bytes)
-        return b"".join(unpack_in_pieces(codec, data, limit_bytes))
+            content = self._unpack_zstd(data, min(limit_bytes, _AT_ONCE_BYTES))
+        elif codec == Codec.LZ4:
+            content = _unpack_lz4(data, min(limit_bytes, _AT_ONCE_BYTES))
+        if content is None:
+            content = b"".join(unpack_in_pieces(codec, data, limit_bytes))
+        return content
 
-    def _unpack_zstd(self, data: Bytes, limit_bytes: int) -> bytes:
+    def _unpack_zstd(self, data: Bytes, limit_bytes: int) -> bytes | None:
+        """Unpack the usual, one frame of no great size; None for everything else."""
         try:
             size = zstandard.frame_content_size(data)
             if size <= limit_bytes:
-                room = min(limit_bytes, _ZSTD_GUESS_BYTES) if size < 0 else 0
+                room = limit_bytes if size < 0 else 0
                 return self._zstd.decompress(data, max_output_size=room, allow_extra_data=False)
         except zstandard.ZstdError:
-            pass  # too large, several frames, or no frame at all: pieces tell them apart
-        return b"".join(unpack_in_pieces(Codec.ZSTD, data, limit_bytes))
+            pass
+        return None
+
+
+def _unpack_lz4(data: Bytes, limit_bytes: int) -> bytes | None:
+    """Unpack the usual, one frame of no great size; None for everything else."""
+    if len(data) <= _LZ4_FLAGS_AT or not data[_LZ4_FLAGS_AT] & _LZ4_INDEPENDENT:
+        return None
+    frame = lz4.frame.LZ4FrameDecompressor()
+    try:
+        content: bytes = frame.decompress(data, limit_bytes)
+    except RuntimeError:
+        return None
+    return content if frame.eof else None
 
 
 def _pieces(codec: Codec, data: Bytes, limit_bytes: int) -> Iterator[bytes | memoryview]:

@@ -132,7 +132,7 @@ def test_the_walk_agrees_with_decoding(runs, lie):
     struct.pack_into(">i", built, 57, len(sizes) + lie)
     header = read_header(built)
     assert batch.records_fit(built, header) == (lie == 0)
-    assert batch.content_fits([built[batch.HEADER_SIZE :]], len(sizes) + lie) == (lie == 0)
+    assert batch.content_fits(built[batch.HEADER_SIZE :], len(sizes) + lie) == (lie == 0)
 
 
 def test_a_run_that_ends_outside_of_the_batch_is_no_run():
@@ -155,7 +155,8 @@ def test_content_is_counted_however_it_is_cut_into_pieces(sizes, cuts, more_reco
     edges = sorted(min(cut, len(content)) for cut in (0, *cuts, len(content)))
     pieces = [content[start:end] for start, end in itertools.pairwise(edges)]
     is_right = more_records == more_bytes == 0
-    assert batch.content_fits(pieces, len(sizes) + more_records) == is_right
+    assert batch.content_fits(content, len(sizes) + more_records) == is_right
+    assert batch.pieces_fit(pieces, len(sizes) + more_records) == is_right
 
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 1000])
@@ -165,4 +166,5 @@ def test_content_is_counted_however_it_is_cut_into_pieces(sizes, cuts, more_reco
 def test_a_length_that_cannot_be_is_found_in_pieces(piece, start):
     content = start + bytes(40)
     pieces = [content[at : at + piece] for at in range(0, len(content), piece)]
-    assert not batch.content_fits(pieces, 1)
+    assert not batch.content_fits(content, 1)
+    assert not batch.pieces_fit(pieces, 1)
