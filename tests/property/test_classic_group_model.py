@@ -128,6 +128,18 @@ class ClassicGroupModel(RuleBasedStateMachine):
             self.hear()
             self.drop(client)
 
+    @rule(seconds=st.sampled_from([1, 4, 8]))
+    def go_on(self, seconds):
+        """Everybody who lives does what a client does, for a while."""
+        for _ in range(seconds):
+            for client in self.clients.values():
+                self.heartbeat(client.name)
+                if not client.joined:
+                    self.join(client.name)
+                elif not client.owns:
+                    self.sync(client.name)
+            self.wait(1000)
+
     # What goes wrong
 
     @rule(name=NAMES)
@@ -296,14 +308,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
             return
         self.machine.fail_appends_with = None
         living = [client for client in self.clients.values() if client.lives]
-        for _ in range(200):
-            for client in living:
-                self.heartbeat(client.name)
-                if not client.joined:
-                    self.join(client.name)
-                elif not client.owns:
-                    self.sync(client.name)
-            self.wait(1000)
+        self.go_on(200)
         owners = [client for client in living if client.owns]
         assert len(owners) == min(len(living), self.max_size)
         if owners:
