@@ -167,6 +167,10 @@ class FuzzLink:
         self.is_open = True
         self.lanes: Any = None
 
+    def reply_repeated(self, answers: bytes) -> None:
+        """Take the answers to requests that went a lane."""
+        self.answers.append(answers)
+
     def reply(self, buffers: list[Any]) -> None:
         """Take a late answer."""
         self.answers.append(joined(buffers))

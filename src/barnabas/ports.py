@@ -238,6 +238,9 @@ class Link(Protocol):
         The parts are bytes-like objects and FileSlices, sent in order. Harmless on a closed link.
         """
 
+    def reply_repeated(self, answers: bytes) -> None:
+        """Answer requests that went a lane, one or several, in order. Harmless on a closed link."""
+
     def close(self) -> None:
         """End the connection."""
 

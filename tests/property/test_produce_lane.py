@@ -91,15 +91,16 @@ class Peer:
     def general(self, data):
         """Let the node handle one frame, its length in front, the general way."""
         view = memoryview(bytearray(data))[4:]
-        self.link.answers.clear()
         try:
             parts = self.host.node.on_request(self.link, view)
         except CloseLink:
+            self.take_answers()
             self.replies += b"closed"
             return
+        self.take_answers()
         if parts is None:
             self.host.events.settle()
-            self.replies += b"".join(self.link.answers)
+            self.take_answers()
             return
         self.replies += b"".join(
             part.read() if isinstance(part, FileSlice) else bytes(part) for part in parts
@@ -112,13 +113,23 @@ class Peer:
         while position < len(view):
             if self.link.lanes is not None:
                 start = position
-                position, replies = self.link.lanes.take(view, start, len(view))
-                self.replies += replies
+                position = self.link.lanes.take(view, start, len(view))
                 if position != start:
                     continue
+            self.write()
             end = position + 4 + int.from_bytes(view[position : position + 4])
             self.general(bytes(view[position:end]))
             position = end
+        self.write()
+
+    def write(self):
+        """End a turn."""
+        self.host.node.staging.write()
+        self.take_answers()
+
+    def take_answers(self):
+        self.replies += b"".join(self.link.answers)
+        self.link.answers.clear()
 
     def contents(self):
         """Every byte of every log."""

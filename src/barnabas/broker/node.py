@@ -17,6 +17,7 @@ from barnabas.broker.coordinators import Coordinators
 from barnabas.broker.directory_jobs import DirectoryJobs
 from barnabas.broker.metrics import Metrics
 from barnabas.broker.outcomes import NO_REPLY, CloseLink
+from barnabas.broker.produce_lane import Staging
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.replicas import Replicas
 from barnabas.broker.turns import Turns
@@ -60,6 +61,8 @@ class Node:
         self.topics = Topics()
         self.metrics = Metrics()
         self.replicas = Replicas(world, self.metrics)
+        #: Produce requests of this turn that are written together.
+        self.staging = Staging(world.clock, self.metrics)
         self.directories: list[LogDirectory] = []
         #: Which directory holds a partition's folder.
         self.placement: dict[TopicPartition, LogDirectory] = {}
@@ -140,7 +143,8 @@ class Node:
             waiter.owner.abandon()
 
     def on_turn_end(self) -> None:
-        """Finish the requests for which enough bytes came in this turn."""
+        """Write what was staged in this turn; finish the requests for which enough bytes came."""
+        self.staging.write()
         for waiter in self.replicas.waiting.take_ready():
             self.complete(waiter)
 

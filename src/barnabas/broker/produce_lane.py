@@ -8,8 +8,11 @@ not plain, or would be refused, is left to the general way, untouched.
 A lane is opened by a request that the general way has just answered well. It is closed by what could make the answer
 another one: the topic's settings changed, the partition went offline or away.
 
-Invariants: the bytes answered and appended are those of the general way (a property test holds it to that); requests are
-answered in order; the batches that one partition gets from one read of a connection are written with one call.
+What went a lane is staged and written at the end of the turn, or before anything that must not overtake it: so the
+batches of one turn for one partition leave with one system call, on however many connections they came.
+
+Invariants: the bytes answered and appended are those of the general way (a property test holds it to that); requests of one
+connection are answered and appended in order; nothing is answered before it is written.
 """
 
 from __future__ import annotations
@@ -32,11 +35,12 @@ from barnabas.wire.batch import (
 from barnabas.wire.primitives import uvarint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from barnabas.broker.call import Call
-    from barnabas.broker.node import Node
+    from barnabas.broker.metrics import Metrics
     from barnabas.broker.replicas import Replica
+    from barnabas.ports import Clock, Link
     from barnabas.wire.batch import BatchHeader
     from barnabas.wire.messages.produce import ProduceResponse
 
@@ -65,11 +69,11 @@ _VARINT_BITS: Final = 35
 class Lane:
     """One partition that a connection produces to, and what its answers look like."""
 
-    __slots__ = ("_acks", "_after", "_before", "_config", "_failed", "_pack", "_replica", "_size")
+    __slots__ = ("_acks", "_after", "_before", "_config", "_failed", "_pack", "_size", "replica")
 
     def __init__(self, replica: Replica, acks: int, answer: bytes, failed: bytes) -> None:
         """Take apart a marked answer and one that tells of a failed write."""
-        self._replica = replica
+        self.replica = replica
         self._config = replica.config
         self._acks = acks
         offsets_at = answer.index(_OFFSETS.pack(*MARKS))
@@ -85,7 +89,7 @@ class Lane:
         """Tell where the batch went, or that it could not be written."""
         if isinstance(appended, ErrorCode):
             return b"".join((self._failed[:4], _LENGTH.pack(correlation_id), self._failed[8:]))
-        log_start_offset = self._replica.log.log_start_offset
+        log_start_offset = self.replica.log.log_start_offset
         return self._pack(
             self._size, correlation_id, self._before,
             appended, _NO_APPEND_TIME, log_start_offset, self._after,
@@ -93,11 +97,11 @@ class Lane:
 
     def check(self, batch: memoryview, now_ms: int) -> BatchHeader | None:
         """Check a batch; None if anything about it needs a closer look, or may be refused."""
-        replica, config = self._replica, self._config
+        replica, config = self.replica, self._config
         header = read_header(batch)
         (
             base_offset, length, _epoch, magic, crc, attributes, last_delta,
-            base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,
+            base_timestamp, max_timestamp, _producer_id, _producer_epoch, _sequence, count,
         ) = header  # fmt: skip
         if (
             replica.offline
@@ -117,53 +121,92 @@ class Lane:
             or not records_fit(batch, header)
         ):
             return None
-        if producer_id != NO_PRODUCER_ID and (
-            producer_id < 0
-            or producer_epoch < 0
-            or base_sequence < 0
-            or replica.log.check_producer(header) is not None
-        ):
-            return None
         return header
 
-    def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int | ErrorCode:
-        """Write a batch that was checked; where it went, or why not."""
-        replica = self._replica
-        outcome = replica.append(batch, header, now_ms)
-        self._count(outcome, batch, header)
-        return outcome
+    def is_next(self, header: BatchHeader) -> bool:
+        """Tell whether a batch of an idempotent producer comes next in its sequence."""
+        return (
+            header.producer_id >= 0
+            and header.producer_epoch >= 0
+            and header.base_sequence >= 0
+            and self.replica.log.check_producer(header) is None
+        )
 
-    def append_run(
-        self, run: list[tuple[memoryview, BatchHeader]], now_ms: int
-    ) -> list[int | ErrorCode]:
-        """Write several, as one if that can be."""
-        outcomes = self._replica.append_run(run, now_ms)
-        for (batch, header), outcome in zip(run, outcomes, strict=True):
-            self._count(outcome, batch, header)
-        return outcomes
 
-    def _count(self, outcome: int | ErrorCode, batch: memoryview, header: BatchHeader) -> None:
-        metrics = self._replica.metrics
-        metrics.produces += 1
-        if isinstance(outcome, ErrorCode):
-            metrics.failed_produces += 1
+#: A request that was recognised and checked, and whose answer waits for its batch to be written: a plain tuple,
+#: because there is one per request.
+Staged = tuple["Link", Lane, int, memoryview, "BatchHeader"]
+
+
+class Staging:
+    """The requests of a turn that went a lane. Their memory must stay theirs until `write`."""
+
+    __slots__ = ("_clock", "_metrics", "_staged", "now_ms")
+
+    def __init__(self, clock: Clock, metrics: Metrics) -> None:
+        """Start with none."""
+        self._clock = clock
+        self._metrics = metrics
+        self._staged: list[Staged] = []
+        #: The time of the turn, as batches are judged by it.
+        self.now_ms = 0
+
+    def begin(self) -> None:
+        """Look at the clock before the first of several requests."""
+        if not self._staged:
+            self.now_ms = self._clock.now_ms()
+
+    def add(self, staged: Staged) -> None:
+        """Have one more written with the others."""
+        self._staged.append(staged)
+
+    def write(self) -> None:
+        """Write what came for each partition, with one call if that can be, then answer in the order of the requests."""
+        staged, self._staged = self._staged, []
+        if not staged:
+            return
+        self._metrics.requests[PRODUCE] += len(staged)
+        runs: dict[Replica, list[tuple[memoryview, BatchHeader]]] = {}
+        for _, lane, _, batch, header in staged:
+            runs.setdefault(lane.replica, []).append((batch, header))
+        outcomes = {replica: self._append(replica, run) for replica, run in runs.items()}
+        link = staged[0][0]
+        answers: list[bytes] = []
+        for this_link, lane, correlation_id, _, _ in staged:
+            if this_link is not link:
+                link.reply_repeated(b"".join(answers))
+                link, answers = this_link, []
+            answers.append(lane.answer(correlation_id, next(outcomes[lane.replica])))
+        link.reply_repeated(b"".join(answers))
+
+    def _append(
+        self, replica: Replica, run: list[tuple[memoryview, BatchHeader]]
+    ) -> Iterator[int | ErrorCode]:
+        """Append to one partition; where each batch went, or why not."""
+        metrics = replica.metrics
+        metrics.produces += len(run)
+        if replica.offline:  # since it was staged
+            outcomes: list[int | ErrorCode] = [ErrorCode.KAFKA_STORAGE_ERROR] * len(run)
         else:
-            metrics.messages_in += header.record_count
-            metrics.bytes_in += len(batch)
-
-
-#: A request that was recognised and checked: its lane, correlation id, batch and header, and where it ends.
-Repeated = tuple[Lane, int, memoryview, "BatchHeader", int]
+            outcomes = replica.append_run(run, self.now_ms)
+        for (batch, header), outcome in zip(run, outcomes, strict=True):
+            if isinstance(outcome, ErrorCode):
+                metrics.failed_produces += 1
+            else:
+                metrics.messages_in += header.record_count
+                metrics.bytes_in += len(batch)
+        return iter(outcomes)
 
 
 class ProduceLanes:
     """The lanes of one connection."""
 
-    __slots__ = ("_by_prefix", "_kind", "_length_at", "_node", "_tail")
+    __slots__ = ("_by_prefix", "_kind", "_length_at", "_link", "_staging", "_tail")
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, link: Link, staging: Staging) -> None:
         """Start without a lane."""
-        self._node = node
+        self._link = link
+        self._staging = staging
         self._by_prefix: dict[bytes, Lane] = {}
         #: Key and version of the requests, and where in them the length of the records stands.
         self._kind = self._length_at = -1
@@ -181,23 +224,27 @@ class ProduceLanes:
             self._tail = _NO_TAGS if kind & 0xFFFF >= _FIRST_FLEXIBLE else b""
         self._by_prefix[bytes(frame[_PREFIX_AT - _LENGTH.size : length_at - _LENGTH.size])] = lane
 
-    def take(self, view: memoryview, position: int, end: int) -> tuple[int, bytes]:
-        """Handle the requests from `position` on as long as they repeat; where they end, and their answers."""
-        now_ms = self._node.world.clock.now_ms()
-        run: list[Repeated] = []
-        while (found := self._find(view, position, end, now_ms)) is not None:
-            lane, correlation_id, batch, header, frame_end = found
-            if header.producer_id != NO_PRODUCER_ID and run:
-                break  # one at a time: the one before moves the sequence on
-            position = frame_end
-            if position == end and not run:  # what a client sends that waits for each answer
-                self._node.metrics.requests[PRODUCE] += 1
-                return position, lane.answer(correlation_id, lane.append(batch, header, now_ms))
-            run.append(found)
-        return position, self._append(run, now_ms) if run else b""
+    def take(self, view: memoryview, position: int, end: int) -> int:
+        """Stage the requests from `position` on as long as they repeat; return where they end.
 
-    def _find(self, view: memoryview, position: int, end: int, now_ms: int) -> Repeated | None:
-        """Find a request that repeats, whole, at this position, and check it."""
+        Their answers come by `Link.reply_repeated` when what is staged is written: that must be before another request of
+        this link is handled, and before the memory is used again.
+        """
+        staging = self._staging
+        staging.begin()
+        while (found := self._find(view, position, end)) is not None:
+            staged, position_after = found
+            _, lane, _, _, header = staged
+            if header.producer_id != NO_PRODUCER_ID:
+                staging.write()  # what came before moves the sequence by which this one is judged
+                if not lane.is_next(header):
+                    break
+            staging.add(staged)
+            position = position_after
+        return position
+
+    def _find(self, view: memoryview, position: int, end: int) -> tuple[Staged, int] | None:
+        """Find a request that repeats, whole, at this position, and check it; where it ends."""
         length_at = position + self._length_at
         if end - length_at <= HEADER_SIZE:
             return None
@@ -217,17 +264,12 @@ class ProduceLanes:
         if length < HEADER_SIZE or bytes(view[stop:frame_end]) != self._tail:
             return None  # its records are not where they were before
         batch = view[start:stop]
-        header = lane.check(batch, now_ms)
-        return None if header is None else (lane, correlation_id, batch, header, frame_end)
-
-    def _append(self, run: list[Repeated], now_ms: int) -> bytes:
-        """Write what came for each partition, then answer in the order of the requests."""
-        self._node.metrics.requests[PRODUCE] += len(run)
-        by_lane: dict[Lane, list[tuple[memoryview, BatchHeader]]] = {}
-        for lane, _, batch, header, _ in run:
-            by_lane.setdefault(lane, []).append((batch, header))
-        outcomes = {lane: iter(lane.append_run(some, now_ms)) for lane, some in by_lane.items()}
-        return b"".join([one[0].answer(one[1], next(outcomes[one[0]])) for one in run])
+        header = lane.check(batch, self._staging.now_ms)
+        return (
+            None
+            if header is None
+            else ((self._link, lane, correlation_id, batch, header), frame_end)
+        )
 
 
 def _read_compact_length(view: memoryview, position: int) -> tuple[int, int]:
@@ -278,6 +320,6 @@ def open_lane(
         return  # tagged fields that nobody sends, or bytes behind the request
     lanes = call.link.lanes
     if lanes is None:
-        lanes = call.link.lanes = ProduceLanes(call.node)
+        lanes = call.link.lanes = ProduceLanes(call.link, call.node.staging)
     answers = (b"".join(call.encode(answer)) for answer in (marked, failed))
     lanes.add(frame, length_at, Lane(replica, call.request.acks, *answers))

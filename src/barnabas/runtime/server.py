@@ -4,6 +4,10 @@ One request per connection is under way at a time, as in Kafka: while one waits,
 do not drain, the connection is not read. That keeps replies in order and bounds what a client can make
 the broker hold: one receive buffer's worth of requests. Replies of one turn leave in one system call.
 
+A turn goes in steps: read every connection that is ready, handle what was read, write what was staged, send. Not one
+connection after the other: on a processor whose kernel forgets branch predictions at each system call, Python
+between two of them runs at half its speed (docs/adr/0004).
+
 Knows frames and buffers, not what is in them: the node does. A client's bad bytes close its connection
 and nothing else.
 """
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
 
 #: One for all connections: frames that came whole are handled where they lie.
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
+#: What a read is given at least: with less left, what lies there is handled first.
+RECEIVE_ROOM_BYTES: Final = 64 * 1024
 #: A frame is given this much room at once; a longer one grows as its bytes really come.
 FRAME_ROOM_BYTES: Final = 64 * 1024
 #: By how much the room grows: few copies for a frame of a megabyte, little room for one that never comes.
@@ -62,7 +68,7 @@ class Connection:
 
     __slots__ = (
         "_backlog", "_events", "_fd", "_filled", "_frame", "_out", "_postponed", "_server", "_sock",
-        "_waiting",
+        "_staged", "_waiting",
         "is_open", "lanes", "last_used_ms", "listener", "local_host", "local_port", "peer_host",
     )  # fmt: skip
 
@@ -79,6 +85,8 @@ class Connection:
         self.lanes: ProduceLanes | None = None
         self._events = READ | HANGUP
         self._waiting = False
+        #: Requests went a lane, and their replies come when what is staged is written.
+        self._staged = False
         #: Requests lie in the backlog that are to be handled in the next turn.
         self._postponed = False
         self._out: deque[Any] = deque()
@@ -147,15 +155,18 @@ class Connection:
             self.close()
 
     def _read_frames(self) -> None:
-        view, start = self._server.receive_view, len(self._backlog)
-        if start:
-            view[:start] = self._backlog
-        count = self._sock.recv_into(view[start:])
+        server, backlog = self._server, self._backlog
+        start = server.find_room()
+        position = start + len(backlog)
+        view = server.receive_view
+        view[start:position] = backlog
+        count = self._sock.recv_into(view[position:])
         if count == 0:
             self.close()
             return
         self._backlog = b""
-        self._handle_frames(view, start + count)
+        self.last_used_ms = server.now_ms
+        server.on_received(self, start, position + count)
 
     def _read_more_of_frame(self) -> None:
         frame = self._frame
@@ -174,14 +185,15 @@ class Connection:
             frame.extend(bytes(min((FRAME_GROWTH - 1) * len(frame), size - len(frame))))
             return
         self._frame = None
-        self._handle_frames(memoryview(frame), size)
+        self.handle_frames(memoryview(frame), 0, size)
 
-    def _handle_frames(self, view: memoryview, end: int) -> None:
-        """Handle every whole frame in view[:end], keep the rest."""
+    def handle_frames(self, view: memoryview, position: int, end: int) -> None:
+        """Handle every whole frame in view[position:end], keep the rest."""
         server = self._server
         self.last_used_ms = server.now_ms
         out_before = len(self._out)
-        position = self._take_repeated(view, 0, end)
+        start = position
+        position = self._take_repeated(view, start, end)
         held_bytes = 0
         while end - position >= 4:
             (size,) = _SIZE.unpack_from(view, position)
@@ -197,7 +209,7 @@ class Connection:
                 break
             if self._waiting or server.is_stopping:
                 break
-            if position and (
+            if position > start and (
                 len(self._out) > UNSENT_PARTS_MAX
                 or held_bytes > UNSENT_BYTES_MAX
                 or server.is_turn_long()
@@ -216,13 +228,22 @@ class Connection:
         """Let requests that repeat go their short way; return where they end."""
         if self.lanes is None or self._waiting or self._server.is_stopping:
             return position
-        position, replies = self.lanes.take(view, position, end)
-        if replies:
-            self._out.append(replies)
-        return position
+        taken = self.lanes.take(view, position, end)
+        if taken > position:
+            self._staged = True
+        return taken
+
+    def reply_repeated(self, answers: bytes) -> None:
+        """Answer requests that went their short way."""
+        self._staged = False
+        if self.is_open:
+            self._out.append(answers)
+            self._server.dirty.append(self)
 
     def _handle(self, frame: memoryview) -> int:
         """Let the node handle one request; the bytes that its reply holds in memory."""
+        if self._staged:
+            self._server.node.staging.write()  # replies in order
         try:
             parts = self._server.node.on_request(self, frame)
         except ValueError as problem:
@@ -260,7 +281,7 @@ class Connection:
             self._watch(READ | HANGUP)
         backlog = bytearray(self._backlog)
         self._backlog = b""
-        self._handle_frames(memoryview(backlog), len(backlog))
+        self.handle_frames(memoryview(backlog), 0, len(backlog))
 
     def flush(self) -> None:
         """Send what can be sent; the rest when the socket takes more."""
@@ -356,6 +377,8 @@ class Server:
         self._receive_buffer = config.get_int("socket.receive.buffer.bytes")
         self._backlog_size = config.get_int("socket.listen.backlog.size")
         self.receive_view = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self._received: list[tuple[Connection, int, int]] = []
+        self._receive_at = 0
         self.dirty: list[Connection] = []
         self.now_ms = loop.clock.monotonic_ms()
         self.is_stopping = False
@@ -487,6 +510,25 @@ class Server:
             return True
         return False
 
+    def find_room(self) -> int:
+        """Return where in the receive buffer there is room for a read."""
+        if self._receive_at > RECEIVE_BUFFER_BYTES - RECEIVE_ROOM_BYTES:
+            self._handle_received()
+            self.node.staging.write()  # it lies in the buffer
+        return self._receive_at
+
+    def on_received(self, connection: Connection, start: int, end: int) -> None:
+        """Note what a connection sent: it is handled when all that were ready have been read."""
+        self._received.append((connection, start, end))
+        self._receive_at = end
+
+    def _handle_received(self) -> None:
+        received, self._received = self._received, []
+        self._receive_at = 0
+        for connection, start, end in received:
+            if connection.is_open:
+                connection.handle_frames(self.receive_view, start, end)
+
     def is_turn_long(self) -> bool:
         """Tell whether others have waited long enough for this turn to end."""
         return self.loop.turn_ms() > LONG_TURN_MS
@@ -505,6 +547,7 @@ class Server:
     def _on_turn_end(self) -> None:
         """Finish what waited for this turn's appends, then send everything that is ready."""
         self.now_ms = self.loop.clock.monotonic_ms()
+        self._handle_received()
         self.node.on_turn_end()
         while self.dirty:
             dirty, self.dirty = self.dirty, []

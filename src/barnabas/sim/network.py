@@ -205,17 +205,21 @@ class SimLink:
         """Hand over what came as one stream, as the real server does; False if it does not begin with a repetition."""
         if self.lanes is None:
             return False
-        sizes = [len(frame) + 4 for frame in self._backlog]
-        stream = bytearray().join((len(one).to_bytes(4) + one for one in self._backlog))
-        position, replies = self.lanes.take(memoryview(stream), 0, len(stream))
+        stream = bytearray().join(len(one).to_bytes(4) + one for one in self._backlog)
+        taken = self.lanes.take(memoryview(stream), 0, len(stream))
+        assert self._machine.node is not None
+        self._machine.node.staging.write()
         stream[:] = b"\xa5" * len(stream)
-        taken = position
+        is_repeated = taken > 0
         while taken:
-            taken -= sizes.pop(0)
-            self._backlog.popleft()
-        for reply in _frames(replies):
-            self._queue([reply])
-        return position > 0
+            taken -= len(self._backlog.popleft()) + 4
+        return is_repeated
+
+    def reply_repeated(self, answers: bytes) -> None:
+        """Answer requests that went a lane."""
+        if self._is_open:
+            for reply in _frames(answers):
+                self._queue([reply])
 
     def _handle(self, frame: bytearray) -> None:
         node = self._machine.node

@@ -3,6 +3,7 @@
 import struct
 
 import pytest
+from fuzz_world import FuzzLink
 from property.test_produce_lane import NOW_MS, Peer, frame
 
 from barnabas.model.errors import ErrorCode
@@ -43,12 +44,14 @@ def produce(
 def taken(peer, *frames):
     """How many of the frames go a lane, and what is answered to them."""
     stream = b"".join(frames)
-    position, replies = peer.link.lanes.take(memoryview(bytearray(stream)), 0, len(stream))
+    position = peer.link.lanes.take(memoryview(bytearray(stream)), 0, len(stream))
+    peer.replies = b""
+    peer.write()
     count = 0
     while position:
         position -= len(frames[count])
         count += 1
-    return count, [decode(reply) for reply in cut(replies)]
+    return count, [decode(reply) for reply in cut(peer.replies)]
 
 
 def cut(stream):
@@ -62,6 +65,14 @@ def decode(reply):
     (number,) = struct.unpack_from(">i", reply, 4)
     found = ProduceResponse.decode(reply, VERSION, 9).responses[0].partition_responses[0]
     return number, ErrorCode(found.error_code), found.base_offset
+
+
+class Other:
+    """A second connection to the same node, which has produced once."""
+
+    def __init__(self, peer):
+        self.link = FuzzLink()
+        peer.host.node.on_request(self.link, memoryview(bytearray(produce(70)))[4:])
 
 
 @pytest.fixture
@@ -99,17 +110,44 @@ def test_a_frame_that_is_not_here_whole_waits(peer):
     whole = produce(2)
     for size in range(len(whole)):
         view = memoryview(bytearray(whole))
-        assert peer.link.lanes.take(view, 0, size) == (0, b"")
+        assert peer.link.lanes.take(view, 0, size) == 0
 
 
-def test_an_idempotent_producer_goes_one_by_one_and_its_repetition_the_general_way(peer):
+def test_an_idempotent_producer_takes_it_and_its_repetition_does_not(peer):
     def sequence(number, count):
         return produce(number, producer=Producer(5, 0, count))
 
-    assert taken(peer, sequence(2, 0), sequence(3, 1)) == (1, [(2, ErrorCode.NONE, 1)])
-    assert taken(peer, sequence(3, 1)) == (1, [(3, ErrorCode.NONE, 2)])
-    assert taken(peer, sequence(4, 1))[0] == 0
-    assert taken(peer, sequence(5, 7))[0] == 0
+    assert taken(peer, sequence(2, 0), sequence(3, 1)) == (
+        2, [(2, ErrorCode.NONE, 1), (3, ErrorCode.NONE, 2)],
+    )  # fmt: skip
+    assert taken(peer, sequence(4, 2), sequence(5, 2)) == (1, [(4, ErrorCode.NONE, 3)])
+    assert taken(peer, sequence(6, 2))[0] == 0
+    assert taken(peer, sequence(7, 9))[0] == 0
+
+
+def test_what_two_connections_send_in_a_turn_is_written_at_once_and_each_gets_its_own_answers(peer):
+    other = Other(peer)
+    frames = [produce(n) for n in (2, 3)], [produce(n) for n in (71, 72)]
+    for link, sent in zip((peer.link, other.link), frames, strict=True):
+        stream = b"".join(sent)
+        assert link.lanes.take(memoryview(bytearray(stream)), 0, len(stream)) == len(stream)
+    calls_before = peer.host.disk.calls
+    peer.host.node.staging.write()
+    assert peer.host.disk.calls == calls_before + 1
+    answers = [
+        [decode(reply) for reply in cut(b"".join(link.answers))] for link in (peer.link, other.link)
+    ]
+    assert answers == [
+        [(2, ErrorCode.NONE, 2), (3, ErrorCode.NONE, 3)],
+        [(71, ErrorCode.NONE, 4), (72, ErrorCode.NONE, 5)],
+    ]
+
+
+def test_a_producer_with_two_connections_is_judged_by_what_both_sent(peer):
+    other = Other(peer)
+    stream = produce(2, producer=Producer(5, 0, 0))
+    assert peer.link.lanes.take(memoryview(bytearray(stream)), 0, len(stream)) == len(stream)
+    assert other.link.lanes.take(memoryview(bytearray(stream)), 0, len(stream)) == 0
 
 
 @pytest.mark.parametrize("count", [1, 3])

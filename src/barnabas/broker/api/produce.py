@@ -75,6 +75,7 @@ class _Postponed:
 def handle(call: Call) -> Any:  # noqa: ANN401
     """Append everything, then answer."""
     request: ProduceRequest = call.request
+    call.node.staging.write()  # sequences are judged by what came before
     if request.acks not in _ACKS:
         return refuse(
             request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; allowed: all, 0, 1"
