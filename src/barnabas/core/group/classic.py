@@ -237,12 +237,12 @@ class ClassicGroups:
     def on_append_failed(self, result: Result, error_code: ErrorCode, now_ms: int) -> Result:
         """Take back what a result's record would have confirmed, and answer with the reason."""
         code = _AFTER_FAILED_APPEND.get(error_code, error_code)
-        turn = _new_turn(str(result.group_id), now_ms, 0)
+        group = self._find(str(result.group_id))
+        turn = _new_turn(str(result.group_id), now_ms, group.state_timestamp_ms if group else -1)
         for ticket, reply in result.replies:
             turn.reply(ticket, _failed(reply, code))
-        group = self._find(str(result.group_id))
-        assert group is not None, "the group whose record failed is here"
-        turn.wall_ms = group.state_timestamp_ms
+        if group is None:
+            return turn.result
         unsaved, group.unsaved = group.unsaved, None
         if isinstance(unsaved, Created):
             self._undo_created(turn, group, unsaved, code)

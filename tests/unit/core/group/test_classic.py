@@ -31,6 +31,7 @@ from barnabas.core.group.records import (
     ConsumerGroupEpochRemoved,
     OffsetRemoved,
 )
+from barnabas.core.group.result import Result
 from barnabas.core.group.settings import GroupSettings
 from barnabas.model.errors import ErrorCode
 
@@ -951,6 +952,12 @@ def test_a_group_that_became_empty_is_empty_even_if_that_is_not_written(groups):
     assert groups.leave(first, second) == LeaveReply(E.NOT_COORDINATOR)
     assert groups.replies[waiting] == JoinReply(E.UNKNOWN_MEMBER_ID), "its own answer stays"
     assert groups.state == "Empty"
+
+
+def test_a_failed_record_of_a_group_that_is_not_here_is_only_answered(groups):
+    result = Result([ClassicGroupRemoved("x")], [("ticket", LeaveReply())], "x")
+    failed = groups.machine.on_append_failed(result, E.REQUEST_TIMED_OUT, groups.now_ms)
+    assert failed.replies == [("ticket", LeaveReply(E.COORDINATOR_NOT_AVAILABLE))]
 
 
 # Between the protocols
