@@ -15,6 +15,7 @@ from barnabas.core.waiting import Waiter
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.ports import FileSlice, WouldBlock
 from barnabas.wire.batch import BatchError
+from barnabas.wire.fetch_writer import FetchWriter
 from barnabas.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -84,17 +85,67 @@ def _replica_id(request: FetchRequest) -> int:
     )
 
 
+class _Reading:
+    """What was found for one partition."""
+
+    __slots__ = ("error_code", "high_watermark", "log_start_offset", "records", "wanted")
+
+    def __init__(
+        self, wanted: Wanted, error_code: int, high_watermark: int, log_start_offset: int
+    ) -> None:
+        self.wanted = wanted
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
+        self.records: FileSlice | bytes = b""
+
+    def has_news(self) -> bool:
+        """Tell whether an incremental answer must name this partition, and remember what it says."""
+        return self.wanted.has_news(
+            len(self.records), self.error_code, self.high_watermark, self.log_start_offset
+        )
+
+
+class _Answer:
+    """The answer to a fetch: it is written straight from what was found, which is most of a small fetch's cost."""
+
+    __slots__ = ("_session_id", "_shows_aborted", "_topics")
+
+    def __init__(self, session_id: int, readings: list[_Reading], *, shows_aborted: bool) -> None:
+        self._session_id = session_id
+        self._shows_aborted = shows_aborted
+        self._topics: dict[Hashable, list[_Reading]] = {}
+        for reading in readings:
+            self._topics.setdefault(reading.wanted.key[0], []).append(reading)  # type: ignore[index]
+
+    def encode(self, version: int) -> list[Any]:
+        """Give the answer's bytes and file slices, without its header."""
+        writer = FetchWriter(version, len(self._topics), session_id=self._session_id)
+        aborted = () if self._shows_aborted else None
+        for readings in self._topics.values():
+            wanted = readings[0].wanted
+            writer.topic(wanted.topic, wanted.topic_id, len(readings))
+            for reading in readings:
+                high_watermark, code = reading.high_watermark, reading.error_code
+                writer.partition(
+                    reading.wanted.partition, code,
+                    high_watermark, high_watermark, reading.log_start_offset,
+                    reading.records, None if code else aborted,
+                )  # fmt: skip
+        return writer.finish()
+
+
 class _Fetch:
     """One fetch under way: what is wanted, what has been found."""
 
     __slots__ = (
-        "_answers", "_bytes", "_failed", "_session", "_timer", "_waiter", "_wanted", "call", "cold", "incremental",
+        "_bytes", "_failed", "_readings", "_session", "_timer", "_waiter", "_wanted", "call", "cold", "incremental",
     )  # fmt: skip
 
     def __init__(self, call: Call) -> None:
         self.call = call
         self.cold: list[tuple[Replica, Wanted]] = []
-        self._answers: list[tuple[Wanted, PartitionData]] = []
+        self._readings: list[_Reading] = []
         self._bytes = 0
         self._failed = False
         self._timer: Any = None
@@ -170,42 +221,35 @@ class _Fetch:
 
     def read(self, *, nowait: bool) -> None:
         """Find the bytes of every partition, within the request's limits."""
-        self._answers, self._bytes, self._failed, self.cold = [], 0, False, []
+        self._readings, self._bytes, self._failed, self.cold = [], 0, False, []
         room = min(self.call.request.max_bytes, self.call.node.fetch_bytes_max)
         for wanted in self._wanted:
-            data = self._read_one(wanted, room, nowait)
-            size = len(data.records)
+            reading = self._read_one(wanted, room, nowait)
+            size = len(reading.records)
             room -= size
             self._bytes += size
-            if data.error_code:
+            if reading.error_code:
                 self._failed = True
-            self._answers.append((wanted, data))
+            self._readings.append(reading)
 
-    def _read_one(self, wanted: Wanted, room: int, nowait: bool) -> PartitionData:
+    def _read_one(self, wanted: Wanted, room: int, nowait: bool) -> _Reading:
         replica = self._find(wanted)
         if isinstance(replica, ErrorCode):
-            return _failed(wanted.partition, replica)
+            return _Reading(wanted, replica, -1, -1)
         log, state = replica.log, replica.state
         code = state.decide_epoch(wanted.current_leader_epoch)
         if code:
-            return _failed(wanted.partition, code)
+            return _Reading(wanted, code, -1, -1)
         offset, bound = wanted.fetch_offset, state.high_watermark
         if not log.log_start_offset <= offset <= log.log_end_offset:
-            return _failed(wanted.partition, ErrorCode.OFFSET_OUT_OF_RANGE)
-        data = PartitionData(
-            partition_index=wanted.partition,
-            high_watermark=bound,
-            last_stable_offset=bound,
-            log_start_offset=log.log_start_offset,
-            aborted_transactions=[] if self.call.request.isolation_level else None,
-            records=b"",
-        )
+            return _Reading(wanted, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1)
+        reading = _Reading(wanted, ErrorCode.NONE, bound, log.log_start_offset)
         if offset < bound:
             found = self._find_bytes(replica, wanted, room, nowait)
             if isinstance(found, ErrorCode):
-                return _failed(wanted.partition, found)
-            data.records = found
-        return data
+                return _Reading(wanted, found, -1, -1)
+            reading.records = found
+        return reading
 
     def _find_bytes(
         self, replica: Replica, wanted: Wanted, room: int, nowait: bool
@@ -253,7 +297,7 @@ class _Fetch:
             wanted.topic = topic.name
         return node.hosted(wanted.topic, wanted.partition)
 
-    def after_warming(self) -> Task[FetchResponse]:
+    def after_warming(self) -> Task[_Answer]:
         """Bring cold ranges into memory in the background, then read as usual."""
         request = self.call.request
         for replica, wanted in self.cold:
@@ -294,44 +338,25 @@ class _Fetch:
         """Nobody waits for the answer any more."""
         self._timer.cancel()
 
-    def response(self) -> FetchResponse:
+    def response(self) -> _Answer:
         """Build the answer; an incremental one leaves out partitions without news."""
-        answers = self._news() if self.incremental else self._all()
-        session = self._session
-        topics: dict[Any, FetchableTopicResponse] = {}
-        metrics = self.call.node.metrics
-        for wanted, data in answers:
-            topic = topics.get(wanted.key[0])  # type: ignore[index]
-            if topic is None:
-                topic = topics[wanted.key[0]] = FetchableTopicResponse(  # type: ignore[index]
-                    topic=wanted.topic, topic_id=wanted.topic_id, partitions=[]
-                )
-            topic.partitions.append(data)
-            counters = metrics.by_topic.get(wanted.topic)
+        news = [reading for reading in self._readings if reading.has_news()]
+        answered = news if self.incremental else self._readings
+        by_topic = self.call.node.metrics.by_topic
+        for reading in answered:
+            counters = by_topic.get(reading.wanted.topic)
             if counters is not None:
                 counters.fetches += 1
-                counters.bytes_out += len(data.records)
-                counters.failed_fetches += data.error_code != 0
+                counters.bytes_out += len(reading.records)
+                counters.failed_fetches += reading.error_code != 0
+        session = self._session
         if session is not None:
-            session.rotate(wanted.key for wanted, data in self._answers if len(data.records))
-        return FetchResponse(
-            session_id=NO_SESSION if session is None else session.id,
-            responses=list(topics.values()),
+            session.rotate(r.wanted.key for r in self._readings if len(r.records))
+        return _Answer(
+            NO_SESSION if session is None else session.id,
+            answered,
+            shows_aborted=bool(self.call.request.isolation_level),
         )
-
-    def _all(self) -> list[tuple[Wanted, PartitionData]]:
-        for wanted, data in self._answers:
-            _remember(wanted, data)
-        return self._answers
-
-    def _news(self) -> list[tuple[Wanted, PartitionData]]:
-        return [(wanted, data) for wanted, data in self._answers if _remember(wanted, data)]
-
-
-def _remember(wanted: Wanted, data: PartitionData) -> bool:
-    return wanted.has_news(
-        len(data.records), data.error_code, data.high_watermark, data.log_start_offset
-    )
 
 
 def _warming_job(replica: Replica, offset: int, room: int, end_offset: int) -> Any:  # noqa: ANN401
@@ -341,15 +366,3 @@ def _warming_job(replica: Replica, offset: int, room: int, end_offset: int) -> A
             found.read()
 
     return warm
-
-
-def _failed(index: int, code: ErrorCode) -> PartitionData:
-    return PartitionData(
-        partition_index=index,
-        error_code=code,
-        high_watermark=-1,
-        last_stable_offset=-1,
-        log_start_offset=-1,
-        aborted_transactions=None,
-        records=b"",
-    )
