@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import resource
 import signal
 import sys
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 DEFAULT_DATA_DIR = "data"
+#: New objects between two looks for cyclic garbage; Python's own 700 is for short programs.
+GARBAGE_THRESHOLD = 20_000
 
 
 @click.command()
@@ -137,9 +140,17 @@ def _serve(config: BrokerConfig, metrics: str | None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: broker.stop())
     try:
-        broker.run(lambda: _announce(broker))
+        broker.run(lambda: _on_ready(broker))
     except Exception as problem:  # noqa: BLE001  (an edge: whatever keeps a broker from running is told)
         _fail(str(problem))
+
+
+def _on_ready(broker: RunningBroker) -> None:
+    _announce(broker)
+    # What is there now stays, and little of what comes is cyclic: looking through it all again and again for
+    # garbage would stop the loop for tens of milliseconds once there are thousands of partitions or group offsets.
+    gc.freeze()
+    gc.set_threshold(GARBAGE_THRESHOLD)
 
 
 def _raise_file_limit() -> None:
