@@ -264,7 +264,7 @@ class Connection:
             self._backlog = bytes(view[position:end])
             return
         size = _SIZE.unpack_from(view, position)[0] + 4
-        self._frame = bytearray(min(size, max(FRAME_ROOM_BYTES, 2 * rest)))
+        self._frame = bytearray(min(size, max(FRAME_ROOM_BYTES, FRAME_GROWTH * rest)))
         self._frame[:rest] = view[position:end]
         self._filled = rest
 
