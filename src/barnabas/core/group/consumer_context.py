@@ -96,10 +96,15 @@ class Context:
         own = self.overrides(group_id).consumer_session_timeout_ms
         return self.settings.consumer_session_timeout_ms if own is None else own
 
-    def heartbeat_interval_ms(self, group_id: str) -> int:
-        """Tell how often a member of the group shall be heard of."""
-        own = self.overrides(group_id).consumer_heartbeat_interval_ms
-        return self.settings.consumer_heartbeat_interval_ms if own is None else own
+    def member_times(self, group_id: str) -> tuple[int, int]:
+        """Tell how long a member of the group may be silent, and how often it shall be heard of."""
+        settings, own = self.settings, self.overrides(group_id)
+        if own is NO_OVERRIDES:
+            return settings.consumer_session_timeout_ms, settings.consumer_heartbeat_interval_ms
+        interval_ms = own.consumer_heartbeat_interval_ms
+        return self.session_timeout_ms(group_id), (
+            settings.consumer_heartbeat_interval_ms if interval_ms is None else interval_ms
+        )
 
     def assignment_interval_ms(self, group_id: str) -> int:
         """Tell how much time lies between two target assignments of the group."""

@@ -112,6 +112,9 @@ class ConsumerGroups:
         self, ticket: Ticket, request: ConsumerHeartbeatRequest, now_ms: int, wall_ms: int
     ) -> Result:
         """ConsumerGroupHeartbeat. Answered at once."""
+        known = self._heartbeats.nothing_new(request, now_ms, wall_ms)
+        if known is not None:
+            return Result([], [(ticket, known)], request.group_id)
         turn = Turn(now_ms, wall_ms)
         try:
             reply = self._heartbeats.heartbeat(turn, request)

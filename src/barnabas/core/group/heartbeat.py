@@ -58,16 +58,13 @@ class Heartbeats:
 
     def heartbeat(self, turn: Turn, request: ConsumerHeartbeatRequest) -> ConsumerHeartbeatReply:
         """Take a heartbeat. Refuses by raising."""
-        reply = self._nothing_new(turn, request)
-        if reply is not None:
-            return reply
         check_heartbeat(request, self._ctx.settings.consumer_assignors)
         if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return self._leave(turn, request)
         return self._live(turn, request)
 
-    def _nothing_new(
-        self, turn: Turn, request: ConsumerHeartbeatRequest
+    def nothing_new(
+        self, request: ConsumerHeartbeatRequest, now_ms: int, wall_ms: int
     ) -> ConsumerHeartbeatReply | None:
         """Answer a heartbeat that changes nothing, by far the most; None when there is more to it."""
         group = self._ctx.groups.get(request.group_id)
@@ -80,23 +77,19 @@ class Heartbeats:
             or not member.is_reconciled_to(group.assignment_epoch)
             or group.group_epoch > group.assignment_epoch
             or group.metadata_is_stale
-            or member.classic is not None
             or _says_something(member, request)
         ):
             return None
-        if group.subscriptions.regexes and regexes_are_due(self._ctx, group, turn.wall_ms):
+        if group.subscriptions.regexes and regexes_are_due(self._ctx, group, wall_ms):
             return None
-        return self._reply(turn, group, member)
+        return self._reply(now_ms, group, member)
 
-    def _reply(self, turn: Turn, group: ConsumerGroup, member: Member) -> ConsumerHeartbeatReply:
+    def _reply(self, now_ms: int, group: ConsumerGroup, member: Member) -> ConsumerHeartbeatReply:
         group_id = group.group_id
-        self._ctx.expect_session(
-            group_id, member.member_id, turn.now_ms + self._ctx.session_timeout_ms(group_id)
-        )
+        timeout_ms, interval_ms = self._ctx.member_times(group_id)
+        self._ctx.expect_session(group_id, member.member_id, now_ms + timeout_ms)
         return ConsumerHeartbeatReply(
-            member_id=member.member_id,
-            member_epoch=member.member_epoch,
-            heartbeat_interval_ms=self._ctx.heartbeat_interval_ms(group_id),
+            ErrorCode.NONE, None, member.member_id, member.member_epoch, interval_ms
         )
 
     # Join and live
@@ -119,7 +112,7 @@ class Heartbeats:
         )
         note_subscription(self._ctx, turn, change)
         after = assign_and_reconcile(self._ctx, turn, change)
-        reply = self._reply(turn, group, after)
+        reply = self._reply(turn.now_ms, group, after)
         if joins or _is_full(request) or after.assigned != before.assigned:
             reply.assignment = without_epochs(after.assigned)
         return reply
@@ -245,7 +238,8 @@ def _is_within(owned: Mapping[bytes, Sequence[int]] | None, assigned: TopicParti
 def _says_something(member: Member, request: ConsumerHeartbeatRequest) -> bool:
     """Tell whether a heartbeat says more than that the member lives."""
     return (
-        request.subscribed_topic_names is not None
+        member.classic is not None
+        or request.subscribed_topic_names is not None
         or request.subscribed_topic_regex is not None
         or request.server_assignor is not None
         or request.rebalance_timeout_ms != -1
