@@ -1,12 +1,13 @@
 """How CPU per request and memory grow with partitions and connections.
 
 One broker for each series: it is given more and more, and at every size it is loaded and looked at. A step is linear if
-a request costs no more than at the size before, and what the step added takes no more memory for each than what the
-step before added. `TOLERANCE` says how far above that is still called linear.
+a request costs no more than at the size before (so that the cost in all grows with the requests), and what the step
+added takes no more memory for each than what the step before added. `TOLERANCE` says how far above is still linear.
 """
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,7 +32,7 @@ PARTITIONS = 16
 LONGEST_S = 5.0
 """Of load at each size; longer makes no figure better."""
 TOLERANCE = 1.5
-"""A step multiplies the count by 5 to 100. What grows with the square shows as at least 5, n log n as at most 1.5; noise is below."""
+"""For ten times as many. A cost in all that grows with the square shows as 10, with n log n as less than 1.5; noise is below."""
 SLACK_MB = 0.5
 """A process holds about so much free memory, which the first step after it uses up without being seen."""
 
@@ -78,7 +79,7 @@ def point_figures(kind: str, counts: Sequence[int], number: int) -> list[Figure]
     found = [Figure(f"{key}.cpu", f"broker CPU, {count:,} {some}", "s/million")]
     if number > 0:
         before = f"{counts[number - 1]:,}"
-        label = f"… as a multiple of {before}"
+        label = f"… growth from {before}, for each tenfold"
         found.append(Figure(f"{key}.cpu-growth", label, "", False, TOLERANCE, own=True))
         found.append(Figure(f"{key}.memory", f"… memory for each added {kind[:-1]}", "KB"))
     if number > 1:
@@ -94,13 +95,18 @@ def growth(kind: str, points: Sequence[Point]) -> dict[str, float]:
     for before, now in pairwise(points):
         key, more = f"scaling.{kind}.{now.size}", now.size - before.size
         added = now.memory - before.memory
-        values[f"{key}.cpu-growth"] = now.cpu / before.cpu
+        values[f"{key}.cpu-growth"] = tenfold(before, now)
         values[f"{key}.memory"] = added / more * 1000
         if earlier:
             expected = (max(0.0, earlier[1]) + SLACK_MB) / earlier[0] * more
             values[f"{key}.memory-growth"] = max(0.0, added) / expected
         earlier = more, added
     return values
+
+
+def tenfold(before: Point, now: Point) -> float:
+    """By what the CPU of a request would be multiplied over ten times as many, going on as in this step."""
+    return (now.cpu / before.cpu) ** (1 / math.log10(now.size / before.size))
 
 
 def run_partitions(bench: Bench, name: str, counts: tuple[int, ...]) -> list[Point]:

@@ -23,6 +23,12 @@ def test_cost_that_follows_the_count_is_seen_at_its_step():
     assert found["scaling.partitions.10000.memory-growth"] > TOLERANCE
 
 
+def test_cpu_is_judged_for_each_tenfold():
+    found = values((1, 50, 30), (100, 100, 30), (1_000, 150, 30), (5_000, 300, 30))
+    steps = [found[f"scaling.partitions.{count}.cpu-growth"] for count in (100, 1_000, 5_000)]
+    assert steps == pytest.approx([2**0.5, 1.5, 2 ** (1 / 0.69897)])
+
+
 def test_memory_that_shrinks_is_no_cost():
     found = values((1, 60, 30), (100, 60, 29), (1_000, 60, 28))
     assert found["scaling.partitions.1000.memory"] < 0
