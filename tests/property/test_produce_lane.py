@@ -3,6 +3,7 @@
 import struct
 from random import Random
 
+from crc32c import crc32c
 from fuzz_world import FuzzLink, FuzzNode
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,12 @@ from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest,
 PARTITIONS = 3
 NOW_MS = 1_700_000_000_000
 
+
+def signed(data):
+    """The batch with a checksum that is right again."""
+    return data[:17] + struct.pack(">I", crc32c(data[21:])) + data[21:]
+
+
 DAMAGE = {
     "none": lambda data: data,
     "checksum": lambda data: data[:-1] + bytes((data[-1] ^ 1,)),
@@ -31,6 +38,11 @@ DAMAGE = {
     "cut": lambda data: data[:40],
     "twice": lambda data: data + data,
     "count": lambda data: data[:57] + struct.pack(">i", 9) + data[61:],
+    "records": lambda data: signed(
+        data[:23] + struct.pack(">i", 8) + data[27:57] + struct.pack(">i", 9) + data[61:]
+    ),
+    "attributes": lambda data: signed(data[:21] + b"\x80" + data[22:]),
+    "codec": lambda data: signed(data[:22] + bytes((data[22] ^ 5,)) + data[23:]),
 }
 
 
@@ -38,11 +50,11 @@ DAMAGE = {
 def batch_bytes(draw):
     """A batch as clients send them, sometimes not quite."""
     count = draw(st.integers(1, 4))
-    value = b"v" * draw(st.sampled_from([0, 1, 100, 130, 20_000]))
+    value = b"v" * draw(st.sampled_from([0, 1, 100, 130, 20_000, 100_000]))
     stamp = draw(st.sampled_from([NOW_MS, NOW_MS, NOW_MS, -1, NOW_MS + 10**12]))
     producer = draw(st.sampled_from([Producer(), Producer(), Producer(7, 0, 0), Producer(7, 0, 1)]))
     records = [Record(i, stamp, None, value) for i in range(count)]
-    codec = draw(st.sampled_from([Codec.NONE] * 5 + [Codec.GZIP]))
+    codec = draw(st.sampled_from([Codec.NONE] * 5 + list(Codec)))
     data = bytes(batches.build(records, codec=codec, producer=producer))
     return DAMAGE[draw(st.sampled_from(["none"] * 12 + list(DAMAGE)))](data)
 

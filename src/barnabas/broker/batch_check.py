@@ -198,6 +198,17 @@ def open_now(
     return _open(batch, header, config, content)
 
 
+def fits_now(batch: memoryview, header: BatchHeader, unpacker: Unpacker) -> bool:
+    """Tell whether a compressed batch holds what its header counts; False also if that would take long to tell."""
+    if len(batch) > LOOP_PACKED_BYTES_MAX:
+        return False
+    try:
+        content = unpacker.unpack(Codec(header.codec), batch[HEADER_SIZE:], LOOP_UNPACKED_BYTES_MAX)
+    except CompressionError:
+        return False
+    return batches.content_fits(content, header.record_count)
+
+
 def open_later(batch: memoryview, header: BatchHeader, config: LogConfig) -> Opened:
     """Do what `open_now` leaves, however long it takes."""
     if header.record_count > RECORDS_MAX:

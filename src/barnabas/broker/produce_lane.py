@@ -1,4 +1,4 @@
-"""Produce requests that repeat: the same client, version, topic, partition and acks as before, one plain batch.
+"""Produce requests that repeat: the same client, version, topic, partition and acks as before, one batch.
 
 Job: handle them by what differs (correlation id and batch) instead of decoding and building the same message again and
 again. A producer without linger sends nothing else, and there the general way (`api/produce.py`) costs several times what
@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
+from barnabas.broker.batch_check import ZSTD_SINCE_VERSION, fits_now
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.batch import (
+    CODEC_MASK,
     CRC_START,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -32,6 +34,7 @@ from barnabas.wire.batch import (
     read_header,
     records_fit,
 )
+from barnabas.wire.compression import Codec
 from barnabas.wire.primitives import uvarint
 
 if TYPE_CHECKING:
@@ -69,13 +72,18 @@ _VARINT_BITS: Final = 35
 class Lane:
     """One partition that a connection produces to, and what its answers look like."""
 
-    __slots__ = ("_acks", "_after", "_before", "_config", "_failed", "_pack", "_size", "replica")
+    __slots__ = (
+        "_acks", "_after", "_before", "_codec_max", "_config", "_failed", "_pack", "_size", "_unpacker", "replica",
+    )  # fmt: skip
 
-    def __init__(self, replica: Replica, acks: int, answer: bytes, failed: bytes) -> None:
+    def __init__(self, replica: Replica, call: Call, answer: bytes, failed: bytes) -> None:
         """Take apart a marked answer and one that tells of a failed write."""
         self.replica = replica
         self._config = replica.config
-        self._acks = acks
+        self._acks = call.request.acks
+        self._unpacker = call.node.unpacker
+        #: The attributes are a codec's number and nothing else.
+        self._codec_max = Codec.ZSTD if call.version >= ZSTD_SINCE_VERSION else Codec.LZ4
         offsets_at = answer.index(_OFFSETS.pack(*MARKS))
         self._size = answer[:4]
         self._before = answer[8:offsets_at]
@@ -109,7 +117,8 @@ class Lane:
             or replica.state.decide_append(self._acks, config.min_insync_replicas)
             or base_offset
             or magic != MAGIC
-            or attributes
+            or attributes > self._codec_max
+            or attributes < 0
             or length != len(batch) - LOG_OVERHEAD
             or count != last_delta + 1
             or count <= 0
@@ -118,7 +127,11 @@ class Lane:
             or max_timestamp - now_ms > config.message_timestamp_after_max_ms
             or len(batch) > config.max_message_bytes
             or crc32c(batch[CRC_START:]) != crc
-            or not records_fit(batch, header)
+            or not (
+                fits_now(batch, header, self._unpacker)
+                if attributes
+                else records_fit(batch, header)
+            )
         ):
             return None
         return header
@@ -291,7 +304,7 @@ def may_repeat(call: Call, replica: Replica, header: BatchHeader) -> bool:
     return (
         call.version >= FIRST_VERSION
         and call.request.acks != 0
-        and not header.attributes
+        and not header.attributes & ~CODEC_MASK
         and len(topics) == 1
         and len(topics[0].partition_data) == 1
         and config.flush_messages == _UNLIMITED
@@ -322,4 +335,4 @@ def open_lane(
     if lanes is None:
         lanes = call.link.lanes = ProduceLanes(call.link, call.node.staging)
     answers = (b"".join(call.encode(answer)) for answer in (marked, failed))
-    lanes.add(frame, length_at, Lane(replica, call.request.acks, *answers))
+    lanes.add(frame, length_at, Lane(replica, call, *answers))
