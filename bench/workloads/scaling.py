@@ -106,7 +106,7 @@ def growth(kind: str, points: Sequence[Point]) -> dict[str, float]:
 
 def tenfold(before: Point, now: Point) -> float:
     """By what the CPU of a request would be multiplied over ten times as many, going on as in this step."""
-    return (now.cpu / before.cpu) ** (1 / math.log10(now.size / before.size))
+    return math.pow(now.cpu / before.cpu, 1 / math.log10(now.size / before.size))
 
 
 def run_partitions(bench: Bench, name: str, counts: tuple[int, ...]) -> list[Point]:
