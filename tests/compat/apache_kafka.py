@@ -26,7 +26,7 @@ def kafka_lib():
 class Kafka:
     """One node of Apache Kafka in a folder of its own, for as long as it takes to write a directory."""
 
-    def __init__(self, home):
+    def __init__(self, home, *settings):
         self.data = home / "data"
         self.log = home / "server.log"
         self.port, controller_port = free_ports(2)
@@ -37,6 +37,7 @@ class Kafka:
             f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}\n"
             f"advertised.listeners=PLAINTEXT://127.0.0.1:{self.port}\n"
             "controller.listener.names=CONTROLLER\noffsets.topic.replication.factor=1\n"
+            + "".join(f"{line}\n" for line in settings)
         )
 
     def command(self, *words):

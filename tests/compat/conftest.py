@@ -27,10 +27,11 @@ HERE = Path(__file__).parent
 STOP_TIMEOUT_S = 30
 
 
-def start_broker(data_dir, log):
+def start_broker(data_dir, log, *settings):
     """Our broker as a process; its address is the last word of the one `ready` line."""
     command = [sys.executable, "-m", "barnabas.cli.main", "up"]
     command += ["--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
+    command += [word for line in settings for word in ("--set", line)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     for line in process.stdout:
         if line.startswith("ready"):

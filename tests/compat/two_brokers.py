@@ -57,23 +57,28 @@ KEYS = (
     "partition",
     "index",
     "api_key",
+    "group_id",
+    "member_id",
+    "key",
 )
 
 
 class Side:
-    """One broker: a connection, and the ids it gave to the test's topics."""
+    """One broker: a connection, its last answer, and the ids it gave to the test's topics and members."""
 
     def __init__(self, address):
         self.address = address
         self.client = WireClient(address)
         self.ids = {}
+        self.last = None
         self.served = {
             api.api_key: range(api.min_version, api.max_version + 1)
             for api in self.ask(ApiVersionsRequest(), 0).api_keys
         }
 
     def ask(self, request, version):
-        return self.client.ask(request, version)
+        self.last = self.client.ask(request, version)
+        return self.last
 
     def ask_until(self, request, version, is_right):
         """Ask again until the answer is right: Kafka's brokers learn of changes after they were acknowledged."""
@@ -206,6 +211,8 @@ def _plain(value, names, allowed, name=""):
         return value != 0  # random
     if isinstance(value, memoryview | bytes | bytearray):
         return names.get(bytes(value), bytes(value))
+    if isinstance(value, str):
+        return names.get(value, value)
     return value
 
 

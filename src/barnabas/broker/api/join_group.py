@@ -25,7 +25,7 @@ def handle(call: Call) -> Any:  # noqa: ANN401
     """Join; the answer comes when the join phase ends."""
     asked: JoinGroupRequest = call.request
     if not asked.group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs an id")
+        return _respond(call, JoinReply(ErrorCode.INVALID_GROUP_ID, member_id=asked.member_id))
     version = call.version
     request = JoinRequest(
         asked.group_id,
@@ -42,12 +42,15 @@ def handle(call: Call) -> Any:  # noqa: ANN401
         requires_known_member_id=version >= _MEMBER_ID_REQUIRED_SINCE,
         can_skip_assignment=version >= _SKIP_ASSIGNMENT_SINCE,
     )
-    return call.node.coordinators.ask(
-        call,
-        asked.group_id,
-        lambda shard, ticket, now_ms, wall_ms: shard.join(ticket, request, now_ms, wall_ms),
-        _respond,
-    )
+    try:
+        return call.node.coordinators.ask(
+            call,
+            asked.group_id,
+            lambda shard, ticket, now_ms, wall_ms: shard.join(ticket, request, now_ms, wall_ms),
+            _respond,
+        )
+    except KafkaError as problem:
+        return _respond(call, JoinReply(problem.code))
 
 
 def _respond(call: Call, reply: JoinReply) -> JoinGroupResponse:

@@ -1,0 +1,515 @@
+"""Every group API with the same requests to Apache Kafka and to us: the answers agree, field by field.
+
+Good requests, and above all bad ones: unknown members, old generations, empty ids, oversized notes. See two_brokers.py for what may
+differ; member ids are compared by whose they are. BARNABAS_TEST_KAFKA=HOST:PORT takes an Apache Kafka that runs already (with
+group.initial.rebalance.delay.ms=0).
+"""
+
+import os
+import struct
+
+import pytest
+from compat.apache_kafka import Kafka
+from compat.conftest import start_broker, stop_broker
+from compat.two_brokers import NO_ID, TwoBrokers
+
+from barnabas.wire.messages import (
+    delete_groups,
+    describe_groups,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    sync_group,
+)
+
+pytestmark = pytest.mark.java
+
+SETTINGS = ("group.initial.rebalance.delay.ms=0",)
+OTHER_ID = bytes(range(16))
+SESSION_MS = 30_000
+MEMBER = "member"
+
+
+@pytest.fixture(scope="module")
+def kafka_address(tmp_path_factory):
+    outside = os.environ.get("BARNABAS_TEST_KAFKA")
+    if outside:
+        yield outside
+        return
+    with Kafka(tmp_path_factory.mktemp("kafka"), *SETTINGS) as kafka:
+        yield kafka.wait_ready()
+
+
+@pytest.fixture(scope="module")
+def our_address(tmp_path_factory):
+    home = tmp_path_factory.mktemp("broker")
+    with (home / "broker.log").open("w") as log:
+        process, address = start_broker(home / "data", log, *SETTINGS)
+        try:
+            yield address
+        finally:
+            stop_broker(process, home / "broker.log")
+
+
+@pytest.fixture
+def both(our_address, kafka_address):
+    brokers = TwoBrokers(our_address, kafka_address)
+    for side in brokers.sides:
+        request = find_coordinator.FindCoordinatorRequest(coordinator_keys=["any"])
+        side.ask_until(request, 4, lambda answer: answer.coordinators[0].error_code == 0)
+        ready = heartbeat.HeartbeatRequest(group_id="any", member_id="x", generation_id=1)
+        side.ask_until(ready, 4, lambda answer: answer.error_code == 25)
+    yield brokers
+    for side in brokers.sides:
+        side.client.close()
+    assert not brokers.differences, "\n".join(brokers.differences)
+    assert brokers.asked
+
+
+@pytest.fixture
+def topic(both, topic_name):
+    both.create(topic_name, partitions=2)
+    return topic_name
+
+
+@pytest.fixture
+def group(topic_name):
+    return f"group-{topic_name}"
+
+
+# Membership
+
+
+def join_request(
+    group, side=None, *, instance=None, protocols=("range",), type_="consumer", **more
+):
+    member_id = "" if side is None else side.ids.get(MEMBER, "")
+    metadata = subscription(*more.pop("topics", ("some-topic",)))
+    return join_group.JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=more.pop("session_timeout_ms", SESSION_MS),
+        rebalance_timeout_ms=more.pop("rebalance_timeout_ms", SESSION_MS),
+        member_id=more.pop("member_id", member_id),
+        group_instance_id=instance,
+        protocol_type=type_,
+        protocols=[
+            join_group.JoinGroupRequestProtocol(name=name, metadata=metadata) for name in protocols
+        ],
+        **more,
+    )
+
+
+def subscription(*topics):
+    """The consumer protocol's bytes. (Others keep Apache Kafka busy for minutes: it takes text for a length.)"""
+    names = b"".join(struct.pack(">h", len(name)) + name.encode() for name in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
+
+
+def sync_request(group, side, generation=1, assignment=b"share", **more):
+    member_id = more.pop("member_id", side.ids.get(MEMBER, ""))
+    return sync_group.SyncGroupRequest(
+        group_id=group,
+        generation_id=generation,
+        member_id=member_id,
+        group_instance_id=more.pop("instance", None),
+        protocol_type=more.pop("protocol_type", "consumer"),
+        protocol_name=more.pop("protocol_name", "range"),
+        assignments=[
+            sync_group.SyncGroupRequestAssignment(member_id=member_id, assignment=assignment)
+        ],
+    )
+
+
+def join(both, group, version=9, **more):
+    """One member on each side, known as MEMBER from now on."""
+    first = dict(more)
+    differing = ("member_id", "leader")
+    both.ask(lambda side: join_request(group, side, **first), version, allowed=differing)
+    for side in both.sides:
+        assert side.last.member_id
+        side.ids[MEMBER] = side.last.member_id
+    if more.get("instance") is None and version >= 4:
+        both.ask(lambda side: join_request(group, side, **more), version)
+
+
+def join_and_sync(both, group, **more):
+    join(both, group, **more)
+    instance = more.get("instance")
+    type_ = more.get("type_", "consumer")
+    both.ask(lambda side: sync_request(group, side, instance=instance, protocol_type=type_), 5)
+
+
+def beat(group, side, generation=1, **more):
+    return heartbeat.HeartbeatRequest(
+        group_id=group,
+        generation_id=generation,
+        member_id=more.pop("member_id", side.ids.get(MEMBER, "")),
+        group_instance_id=more.pop("instance", None),
+    )
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_one_member_joins_syncs_beats_and_leaves(both, group, version):
+    if version < 4:
+        both.ask(
+            lambda side: join_request(group), version, allowed=("member_id", "leader", "members")
+        )
+        for side in both.sides:
+            side.ids[MEMBER] = side.last.member_id
+            (member,) = side.last.members
+            assert side.last.leader == side.last.member_id == member.member_id
+            assert bytes(member.metadata) == subscription("some-topic")
+    else:
+        join(both, group, version)
+    both.ask_all(lambda side: sync_request(group, side))
+    both.ask_all(lambda side: beat(group, side))
+    both.ask_all(describe_groups.DescribeGroupsRequest(groups=[group]), allowed=("client_host",))
+    leave = leave_group.LeaveGroupRequest
+    member = leave_group.MemberIdentity
+    both.ask(lambda side: leave(group_id=group, members=[member(member_id=side.ids[MEMBER])]), 5)
+    both.ask_all(describe_groups.DescribeGroupsRequest(groups=[group]))
+
+
+def test_join_refused(both, group):
+    both.ask_all(join_request(""))
+    both.ask_all(join_request(group, session_timeout_ms=1))
+    both.ask_all(join_request(group, session_timeout_ms=10_000_000))
+    both.ask_all(join_request(group, member_id="nobody"))
+    both.ask_all(join_request(group, protocols=()))
+    both.ask_all(join_request(group, type_=""))
+    both.ask(join_request(group, member_id="nobody", instance="i"), 9)
+    join_and_sync(both, group)
+    both.ask_all(join_request(group, member_id="nobody"))
+    both.ask_all(join_request(group, protocols=("other",)))
+    both.ask_all(join_request(group, type_="connect"))
+    both.ask(join_request(group, member_id="nobody", instance="i"), 9)
+
+
+def test_sync_refused(both, group):
+    both.ask_all(lambda side: sync_request("", side))
+    both.ask_all(lambda side: sync_request(group, side))
+    join(both, group)
+    both.ask_all(lambda side: sync_request(group, side, generation=0))
+    both.ask_all(lambda side: sync_request(group, side, generation=9))
+    both.ask_all(lambda side: sync_request(group, side, member_id="nobody"))
+    both.ask(lambda side: sync_request(group, side, instance="unknown"), 5)
+    both.ask(lambda side: sync_request(group, side, protocol_name="other"), 5)
+    both.ask(lambda side: sync_request(group, side, protocol_type="other"), 5)
+    both.ask(lambda side: sync_request(group, side, protocol_type=None), 5)
+    both.ask(lambda side: sync_request(group, side, protocol_name=None), 5)
+    both.ask_all(lambda side: beat(group, side))
+    both.ask_all(lambda side: sync_request(group, side))
+
+
+def test_heartbeat_refused(both, group):
+    both.ask_all(lambda side: beat("", side))
+    both.ask_all(lambda side: beat(group, side))
+    join_and_sync(both, group)
+    both.ask_all(lambda side: beat(group, side, generation=0))
+    both.ask_all(lambda side: beat(group, side, generation=2))
+    both.ask_all(lambda side: beat(group, side, generation=-1))
+    both.ask_all(lambda side: beat(group, side, member_id="nobody"))
+    both.ask_all(lambda side: beat(group, side, member_id=""))
+    both.ask(lambda side: beat(group, side, instance="unknown"), 4)
+
+
+def test_static_members(both, group):
+    join_and_sync(both, group, instance="static")
+    old = {side: side.ids[MEMBER] for side in both.sides}
+    both.ask_all(lambda side: beat(group, side, instance="static"), since=3)
+    # The same instance again: the old member is replaced without a rebalance, and fenced.
+    both.ask(
+        lambda side: join_request(group, instance="static"),
+        9,
+        allowed=("member_id", "leader", "members"),
+    )
+    for side in both.sides:
+        side.ids[MEMBER] = side.last.member_id
+    both.ask(lambda side: beat(group, side, member_id=old[side], instance="static"), 4)
+    both.ask(lambda side: sync_request(group, side, member_id=old[side], instance="static"), 5)
+    both.ask(lambda side: beat(group, side, instance="static"), 4)
+    both.ask(lambda side: sync_request(group, side, instance="static"), 5)
+    both.ask(
+        lambda side: commit_request(
+            group, {}, side=side, generation=1, member_id=old[side], instance="static"
+        ),
+        9,
+    )
+    both.ask_all(describe_groups.DescribeGroupsRequest(groups=[group]), allowed=("client_host",))
+    identity = leave_group.MemberIdentity
+    leave = leave_group.LeaveGroupRequest
+    both.ask(
+        lambda side: leave(
+            group_id=group,
+            members=[identity(member_id=old[side], group_instance_id="static")],
+        ),
+        5,
+        allowed=("member_id",),
+    )
+    both.ask(leave(group_id=group, members=[identity(group_instance_id="unknown")]), 5)
+    both.ask(leave(group_id=group, members=[identity(group_instance_id="static")]), 5)
+    both.ask_all(describe_groups.DescribeGroupsRequest(groups=[group]))
+
+
+def test_leave_refused(both, group):
+    leave, identity = leave_group.LeaveGroupRequest, leave_group.MemberIdentity
+    both.ask_all(leave(group_id=""), until=2)
+    both.ask_all(leave(group_id="", members=[identity(member_id="x")]), since=3)
+    both.ask_all(leave(group_id=group, member_id="x"), until=2)
+    both.ask_all(leave(group_id=group, members=[identity(member_id="x")]), since=3)
+    both.ask_all(leave(group_id=group, members=[]), since=3)
+    join_and_sync(both, group)
+    both.ask_all(leave(group_id=group, member_id="x"), until=2)
+    members = [identity(member_id="x"), identity(member_id="y", group_instance_id="z"), identity()]
+    both.ask_all(leave(group_id=group, members=members), since=3)
+
+
+# Offsets
+
+
+def commit_request(group, topics, *, side=None, generation=-1, metadata="", epoch=-1, **more):
+    """`topics`: name -> partition -> offset."""
+    member_id = more.pop("member_id", None)
+    if member_id is None:
+        member_id = "" if generation < 0 else side.ids.get(MEMBER, "")
+    by_id = more.pop("by_id", False)
+    return offset_commit.OffsetCommitRequest(
+        group_id=group,
+        member_id=member_id,
+        group_instance_id=more.pop("instance", None),
+        generation_id_or_member_epoch=generation,
+        retention_time_ms=more.pop("retention_time_ms", -1),
+        topics=[
+            offset_commit.OffsetCommitRequestTopic(
+                name="" if by_id else name,
+                topic_id=side.ids.get(name, OTHER_ID) if by_id else NO_ID,
+                partitions=[
+                    offset_commit.OffsetCommitRequestPartition(
+                        partition_index=index,
+                        committed_offset=offset,
+                        committed_metadata=metadata,
+                        committed_leader_epoch=epoch,
+                    )
+                    for index, offset in partitions.items()
+                ],
+            )
+            for name, partitions in topics.items()
+        ],
+    )
+
+
+def fetch_request(group, topics, *, require_stable=False, **member):
+    """`topics`: name -> partitions; None for all."""
+    return offset_fetch.OffsetFetchRequest(
+        groups=[
+            offset_fetch.OffsetFetchRequestGroup(
+                group_id=group,
+                topics=topics
+                and [
+                    offset_fetch.OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
+                    for name, indexes in topics.items()
+                ],
+                **member,
+            )
+        ],
+        require_stable=require_stable,
+    )
+
+
+def old_fetch_request(group, topics, require_stable=False):
+    return offset_fetch.OffsetFetchRequest(
+        group_id=group,
+        topics=topics
+        and [
+            offset_fetch.OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
+            for name, indexes in topics.items()
+        ],
+        require_stable=require_stable,
+    )
+
+
+def fetch_by_id(group, side, names):
+    topics = [
+        offset_fetch.OffsetFetchRequestTopics(
+            topic_id=side.ids.get(name, OTHER_ID), partition_indexes=[0, 1]
+        )
+        for name in names
+    ]
+    asked = offset_fetch.OffsetFetchRequestGroup(group_id=group, topics=topics)
+    return offset_fetch.OffsetFetchRequest(groups=[asked])
+
+
+def test_offsets_of_a_simple_consumer(both, topic, group):
+    both.ask_all(old_fetch_request(group, {topic: [0, 1]}), until=7)
+    both.ask_all(old_fetch_request(group, None), since=2, until=7)
+    both.ask_all(fetch_request(group, {topic: [0, 1]}), since=8, until=9)
+    both.ask_all(fetch_request(group, None), since=8)
+    both.ask_all(commit_request(group, {topic: {0: 5}}, metadata="a note"), until=9)
+    both.ask(
+        lambda side: commit_request(group, {topic: {1: 7}}, side=side, by_id=True, epoch=0), 10
+    )
+    both.ask_all(old_fetch_request(group, {topic: [0, 1, 2]}), until=7)
+    both.ask_all(old_fetch_request(group, None), since=2, until=7)
+    both.ask_all(fetch_request(group, {topic: [0, 1]}), since=8, until=9)
+    both.ask_all(fetch_request(group, None), since=8)
+    both.ask_all(fetch_request(group, {topic: [1]}, require_stable=True), since=8, until=9)
+    both.ask(lambda side: fetch_by_id(group, side, [topic, "unknown"]), 10)
+    both.ask_all(describe_groups.DescribeGroupsRequest(groups=[group]))
+
+
+def test_commit_refused(both, topic, group):
+    good = {topic: {0: 5}}
+    both.ask_all(commit_request(group, good, generation=3, member_id="x"), until=9)
+    both.ask_all(commit_request(group, {"no-such-topic": {0: 1}}), until=9)
+    both.ask_all(commit_request(group, {topic: {0: 1, 7: 1, -1: 1}}), until=9)
+    both.ask(lambda side: commit_request(group, {"unknown": {0: 1}}, side=side, by_id=True), 10)
+    both.ask(lambda side: commit_request(group, {topic: {9: 1}}, side=side, by_id=True), 10)
+    both.ask_all(commit_request(group, good, metadata="x" * 5000), until=9)
+    both.ask_all(commit_request(group, good, metadata="x" * 4096), until=9)
+    both.ask_all(commit_request(group, good, metadata="é" * 4096), until=9)
+    both.ask_all(commit_request(group, {topic: {0: -1}}), until=9)
+    both.ask_all(commit_request(group, {topic: {0: -5}}), until=9)
+    both.ask_all(commit_request(group, {}), until=9)
+    both.ask_all(commit_request("", good), until=9)
+    both.ask(commit_request(group, good, metadata=None), 9)
+    both.ask(fetch_request(group, None), 9)
+    join_and_sync(both, group)
+    both.ask_all(commit_request(group, good), until=9)
+    both.ask_all(commit_request(group, good, generation=1, member_id="x"), until=9)
+    both.ask_all(lambda side: commit_request(group, good, side=side, generation=0), until=9)
+    both.ask_all(lambda side: commit_request(group, good, side=side, generation=2), until=9)
+    both.ask(lambda side: commit_request(group, good, side=side, generation=1, instance="i"), 9)
+    both.ask_all(lambda side: commit_request(group, good, side=side, generation=1), until=9)
+    both.ask(fetch_request(group, None), 9)
+
+
+def test_commit_while_rebalancing(both, topic, group):
+    join(both, group)
+    both.ask(lambda side: commit_request(group, {topic: {0: 5}}, side=side, generation=1), 9)
+
+
+def test_fetch_for_many_groups(both, topic, group):
+    both.ask(commit_request(group, {topic: {0: 5}}), 9)
+    asked = [
+        offset_fetch.OffsetFetchRequestGroup(group_id=name, topics=None)
+        for name in (group, "not-there", f"{group}-other")
+    ]
+    both.ask_all(offset_fetch.OffsetFetchRequest(groups=asked), since=8)
+    both.ask_all(offset_fetch.OffsetFetchRequest(groups=[]), since=8)
+    both.ask_all(fetch_request(group, {}), since=8, until=9)
+    both.ask(fetch_request(group, None, member_id="x", member_epoch=3), 9)
+    both.ask(fetch_request("not-there", None, member_id="x", member_epoch=3), 9)
+
+
+def delete_offsets_request(group, topics):
+    return offset_delete.OffsetDeleteRequest(
+        group_id=group,
+        topics=[
+            offset_delete.OffsetDeleteRequestTopic(
+                name=name,
+                partitions=[
+                    offset_delete.OffsetDeleteRequestPartition(partition_index=index)
+                    for index in indexes
+                ],
+            )
+            for name, indexes in topics.items()
+        ],
+    )
+
+
+def test_delete_offsets(both, topic, group):
+    both.ask(delete_offsets_request(group, {topic: [0]}), 0)
+    both.ask(commit_request(group, {topic: {0: 5, 1: 6}}), 9)
+    both.ask(delete_offsets_request("", {topic: [0]}), 0)
+    both.ask(delete_offsets_request(group, {}), 0)
+    both.ask(delete_offsets_request(group, {"no-such-topic": [0]}), 0)
+    both.ask(delete_offsets_request(group, {topic: [0, 7]}), 0)
+    both.ask(fetch_request(group, None), 9)
+    both.ask(delete_offsets_request(group, {topic: [0]}), 0)
+    join_and_sync(both, group)
+    both.ask(delete_offsets_request(group, {topic: [1]}), 0)
+    both.ask(fetch_request(group, None), 9)
+
+
+def test_delete_offsets_of_what_is_read(both, topic, group):
+    both.ask(commit_request(group, {topic: {0: 5, 1: 6}}), 9)
+    join_and_sync(both, group, topics=(topic,))
+    both.ask(delete_offsets_request(group, {topic: [0, 1, 7]}), 0)
+    both.ask(fetch_request(group, None), 9)
+
+
+def test_delete_offsets_of_a_group_that_is_no_consumers(both, topic, group):
+    both.ask(commit_request(group, {topic: {0: 5}}), 9)
+    join_and_sync(both, group, type_="connect")
+    both.ask(delete_offsets_request(group, {topic: [0]}), 0)
+
+
+# Groups
+
+
+def test_find_coordinator(both, group):
+    find = find_coordinator.FindCoordinatorRequest
+    both.ask_all(find(key=group), until=3)
+    both.ask_all(find(key=""), until=3)
+    both.ask_all(find(coordinator_keys=[group, "other"]), since=4)
+    both.ask_all(find(coordinator_keys=[]), since=4)
+    both.ask_all(find(key_type=2, coordinator_keys=[group]), since=4, until=5)
+
+
+def test_list_groups(both, topic, group):
+    both.ask(commit_request(group, {topic: {0: 5}}), 9)
+    join_and_sync(both, f"{group}-stable")
+
+    def ask(version, **filters):
+        mine = []
+        for side in both.sides:
+            answer = side.ask(list_groups.ListGroupsRequest(**filters), version)
+            listed = [one for one in answer.groups if group in one.group_id]
+            mine.append((answer.error_code, sorted(listed, key=lambda one: one.group_id)))
+        assert mine[0] == mine[1], (version, filters)
+        both.asked += 1
+
+    for version in range(6):
+        ask(version)
+    for states in (["Stable"], ["Empty"], ["stable", "EMPTY"], ["Dead"], ["nonsense"], [""]):
+        ask(4, states_filter=states)
+        ask(5, states_filter=states)
+    for types in (["classic"], ["Classic", "consumer"], ["consumer"], ["nonsense"], [""]):
+        ask(5, types_filter=types)
+    ask(5, states_filter=["Stable"], types_filter=["classic"])
+
+
+def test_describe_groups(both, group):
+    request = describe_groups.DescribeGroupsRequest
+    both.ask_all(request(groups=[]))
+    both.ask_all(request(groups=[group]))
+    both.ask_all(request(groups=[""]))
+    both.ask_all(request(groups=[group, group]))
+    both.ask_all(request(groups=[group], include_authorized_operations=True), since=3)
+    join(both, group)
+    both.ask_all(request(groups=[group]), allowed=("client_host",))
+    both.ask_all(lambda side: sync_request(group, side))
+    both.ask_all(
+        request(groups=[group], include_authorized_operations=True),
+        since=3,
+        allowed=("client_host",),
+    )
+
+
+def test_delete_groups(both, topic, group):
+    request = delete_groups.DeleteGroupsRequest
+    both.ask_all(request(groups_names=[group]))
+    both.ask_all(request(groups_names=[]))
+    both.ask_all(request(groups_names=[""]))
+    both.ask(commit_request(group, {topic: {0: 5}}), 9)
+    both.ask(request(groups_names=[group, "not-there", group]), 2)
+    both.ask(fetch_request(group, None), 9)
+    both.ask(describe_groups.DescribeGroupsRequest(groups=[group]), 6)
+    join_and_sync(both, group)
+    both.ask_all(request(groups_names=[group]))
+    both.ask(commit_request(group, {topic: {0: 5}}, generation=-1), 9)
