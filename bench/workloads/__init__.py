@@ -32,7 +32,7 @@ TITLES = {
     "w5": "100 topics, 1 KB, 5,000 records/s in all",
     "w6": "fan-out: one producer, eight readers of everything",
     "w7": "backlog drained while producing",
-    "w8": "compressed batches stay opaque",
+    "w8": "compressed batches",
     "w10": "64 KB records",
     "w11": "start, memory, topic creation",
     "w12": "500 connections, 5,000 requests/s in all",

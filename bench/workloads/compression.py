@@ -1,4 +1,4 @@
-"""W8: batches that the client compressed, which a broker should pass on as they are."""
+"""W8: batches that the client compressed, which a broker opens to check them and passes on as they are."""
 
 from __future__ import annotations
 
