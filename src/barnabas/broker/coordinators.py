@@ -15,9 +15,10 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import group_loading, group_records, topic_creation
-from barnabas.broker.consumer_protocol import read_topics
+from barnabas.broker.consumer_protocol import ConsumerProtocol, read_topics
+from barnabas.broker.group_topics import GroupTopics
 from barnabas.broker.tasks import drive
-from barnabas.core.group.settings import GroupSettings
+from barnabas.core.group.settings import NO_OVERRIDES, GroupOverrides, GroupSettings
 from barnabas.core.group.shard import GroupShard
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire import batch
@@ -108,6 +109,10 @@ class Coordinators:
         self._node = node
         self._hosted: dict[int, Hosted] = {}
         self._settings = settings_from(node.config)
+        #: The settings of single groups, by group id.
+        self.overrides: dict[str, GroupOverrides] = {}
+        self._topics = GroupTopics(node)
+        self._embedded = ConsumerProtocol()
         self._codec = Codec(node.config.get_int("offsets.topic.compression.codec"))
         #: Fixed while the topic exists: a group's place must not move.
         self._partition_count = node.config.get_int("offsets.topic.num.partitions")
@@ -124,6 +129,10 @@ class Coordinators:
         for replica in self._node.replicas.of_topic(TOPIC):
             if replica.log.log_end_offset > replica.log.log_start_offset:
                 self._host(replica)
+
+    def serves(self, protocol: str) -> bool:
+        """Tell whether groups may use this protocol."""
+        return protocol in self._settings.rebalance_protocols
 
     def partition_for(self, group_id: str) -> int:
         """Give the partition that keeps a group, as every Kafka works it out."""
@@ -262,7 +271,14 @@ class Coordinators:
 
     def _host(self, replica: Replica) -> Hosted:
         node = self._node
-        shard = GroupShard(self._settings, self._new_uuid, read_topics)
+        shard = GroupShard(
+            self._settings,
+            topics=self._topics,
+            new_uuid=self._new_uuid,
+            read_topics=read_topics,
+            embedded=self._embedded,
+            overrides=lambda group_id: self.overrides.get(group_id, NO_OVERRIDES),
+        )
         hosted = Hosted(replica, shard)
         partition = replica.key.partition
         self._hosted[partition] = hosted
@@ -304,6 +320,11 @@ class Coordinators:
 
     # Topics
 
+    def on_topics_changed(self, *names: str) -> None:
+        """Tell every shard that these topics came, grew or went."""
+        for hosted in self._hosted.values():
+            hosted.shard.on_topics_changed(names)
+
     def on_topic_deleted(self, topic: Topic) -> None:
         """Forget the offsets in a topic that is gone; with the offsets topic itself, forget all groups."""
         if topic.name == TOPIC:
@@ -314,6 +335,7 @@ class Coordinators:
             if hosted.is_loaded:
                 for result in hosted.shard.on_topic_deleted(topic.name, topic.id):
                     self._carry_out(hosted, result)
+        self.on_topics_changed(topic.name)
 
     def create_topic(self) -> Task[Topic | None]:
         """Make the offsets topic if it is not there; None if that cannot be done now."""

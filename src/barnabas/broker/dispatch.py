@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker.api import (
     alter_configs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -119,6 +121,8 @@ TABLE: Final[Mapping[int, Api]] = {
         _api(44, incremental_alter_configs, (0, 1)),
         _api(47, offset_delete, (0, 0)),
         _api(60, describe_cluster, (0, 2)),
+        _api(68, consumer_group_heartbeat, (0, 1)),
+        _api(69, consumer_group_describe, (0, 1)),
         _api(75, describe_topic_partitions, (0, 0)),
     )
 }

@@ -155,6 +155,7 @@ def _host_or_undo(node: Node, topic: Topic) -> Task[None]:
     node.topics.put(topic)
     for replica in replicas:
         node.replicas.add(replica)
+    node.coordinators.on_topics_changed(topic.name)
 
 
 def add_partitions(node: Node, topic: Topic, assignment: Sequence[tuple[int, ...]]) -> Task[None]:
@@ -173,6 +174,7 @@ def add_partitions(node: Node, topic: Topic, assignment: Sequence[tuple[int, ...
     for replica in replicas:
         replica.topic = topic
         node.replicas.add(replica)
+    node.coordinators.on_topics_changed(topic.name)
 
 
 def open_replicas(node: Node, topic: Topic, indexes: range) -> Task[list[Replica]]:

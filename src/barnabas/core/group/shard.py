@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.core.group.classic import ClassicGroups
+from barnabas.core.group.classic_group import ClassicGroup
+from barnabas.core.group.consumer_groups import ConsumerGroups
 from barnabas.core.group.offsets import NO_PRODUCER, Offsets
 from barnabas.core.group.records import (
     ClassicGroupRemoved,
@@ -24,7 +26,7 @@ from barnabas.core.group.result import Result
 from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from barnabas.core.group.classic_group import ReadTopics
     from barnabas.core.group.classic_requests import (
@@ -34,11 +36,14 @@ if TYPE_CHECKING:
         ListedGroup,
         SyncRequest,
     )
+    from barnabas.core.group.consumer_context import EmbeddedProtocol
+    from barnabas.core.group.consumer_requests import ConsumerHeartbeatRequest
     from barnabas.core.group.group import Group
     from barnabas.core.group.offset_requests import CommitRequest, DeleteRequest, FetchRequest
     from barnabas.core.group.records import Record
     from barnabas.core.group.result import Ticket
-    from barnabas.core.group.settings import GroupSettings
+    from barnabas.core.group.settings import GroupOverrides, GroupSettings
+    from barnabas.core.group.topic_view import TopicView
 
 
 @dataclass(slots=True)
@@ -53,38 +58,74 @@ class GroupShard:
     """The groups and offsets of one partition."""
 
     def __init__(
-        self, settings: GroupSettings, new_uuid: Callable[[], str], read_topics: ReadTopics
+        self,
+        settings: GroupSettings,
+        *,
+        topics: TopicView,
+        new_uuid: Callable[[], str],
+        read_topics: ReadTopics,
+        embedded: EmbeddedProtocol,
+        overrides: Callable[[str], GroupOverrides],
     ) -> None:
-        """Start empty: replay the log, then call `on_loaded`."""
+        """Start empty: replay the log, then call `on_loaded`. `overrides` gives a group's own settings by its id."""
         self._settings = settings
         self.groups: dict[str, Group] = {}
         self._classic = ClassicGroups(settings, self.groups, new_uuid, read_topics)
+        self._consumer = ConsumerGroups(
+            settings,
+            self.groups,
+            topics=topics,
+            new_uuid=new_uuid,
+            embedded=embedded,
+            classic=self._classic,
+            overrides=overrides,
+        )
         self.offsets = Offsets(settings, self.groups, self._classic.make_simple)
         self._expiry_ms: int | None = None
 
-    # Classic protocol
+    # Classic protocol: a consumer group with members takes these requests as guests
 
     def join(self, ticket: Ticket, request: JoinRequest, now_ms: int, wall_ms: int) -> Result:
         """JoinGroup. Waits for the end of the join phase."""
+        if self._consumer.serves(request.group_id):
+            return self._consumer.classic_join(ticket, request, now_ms, wall_ms)
         return self._classic.join(ticket, request, now_ms, wall_ms)
 
     def sync(self, ticket: Ticket, request: SyncRequest, now_ms: int, wall_ms: int) -> Result:
         """SyncGroup. Waits for the leader's assignment."""
+        if self._consumer.serves(request.group_id):
+            return self._consumer.classic_sync(ticket, request, now_ms, wall_ms)
         return self._classic.sync(ticket, request, now_ms, wall_ms)
 
     def heartbeat(
         self, ticket: Ticket, request: HeartbeatRequest, now_ms: int, wall_ms: int
     ) -> Result:
         """Heartbeat."""
+        if self._consumer.serves(request.group_id):
+            return self._consumer.classic_heartbeat(ticket, request, now_ms, wall_ms)
         return self._classic.heartbeat(ticket, request, now_ms)
 
     def leave(self, ticket: Ticket, request: LeaveRequest, now_ms: int, wall_ms: int) -> Result:
         """LeaveGroup."""
+        if self._consumer.serves(request.group_id):
+            return self._consumer.classic_leave(ticket, request, now_ms, wall_ms)
         return self._classic.leave(ticket, request, now_ms, wall_ms)
 
     def describe(self, ticket: Ticket, group_id: str) -> Result:
         """DescribeGroups, for one group."""
         return Result(replies=[(ticket, self._classic.describe(group_id))])
+
+    # Consumer protocol (KIP-848)
+
+    def consumer_heartbeat(
+        self, ticket: Ticket, request: ConsumerHeartbeatRequest, now_ms: int, wall_ms: int
+    ) -> Result:
+        """ConsumerGroupHeartbeat."""
+        return self._consumer.heartbeat(ticket, request, now_ms, wall_ms)
+
+    def consumer_describe(self, ticket: Ticket, group_id: str) -> Result:
+        """ConsumerGroupDescribe, for one group."""
+        return Result(replies=[(ticket, self._consumer.describe(group_id))])
 
     # Offsets
 
@@ -127,12 +168,16 @@ class GroupShard:
 
     def next_deadline_ms(self) -> int | None:
         """Tell when `on_time` wants to be called; sometimes earlier than needed, never later."""
-        deadlines = [self._expiry_ms, self._classic.next_deadline_ms()]
-        return min((one for one in deadlines if one is not None), default=None)
+        first = self._expiry_ms
+        for deadline_ms in (self._classic.next_deadline_ms(), self._consumer.next_deadline_ms()):
+            if deadline_ms is not None and (first is None or deadline_ms < first):
+                first = deadline_ms
+        return first
 
     def on_time(self, now_ms: int, wall_ms: int) -> list[Result]:
         """Do what is due."""
         results = self._classic.on_time(now_ms, wall_ms)
+        results += self._consumer.on_time(now_ms, wall_ms)
         if self._expiry_ms is not None and now_ms >= self._expiry_ms:
             self._expiry_ms = now_ms + self._settings.offsets_retention_check_interval_ms
             results += self._expire(wall_ms)
@@ -151,6 +196,10 @@ class GroupShard:
 
     # Topics
 
+    def on_topics_changed(self, names: Iterable[str]) -> None:
+        """Topics of these names came, went or got partitions."""
+        self._consumer.on_topics_changed(names)
+
     def on_topic_deleted(self, name: str, topic_id: bytes) -> list[Result]:
         """Forget the positions in a topic that is gone."""
         return self.offsets.on_topic_deleted(name, topic_id)
@@ -164,6 +213,9 @@ class GroupShard:
             self.offsets.replay(record, log_offset, producer_id)  # type: ignore[arg-type]
         elif kind is ClassicGroupSaved or kind is ClassicGroupRemoved:
             self._classic.replay(record)
+        else:
+            assert kind in ConsumerGroups.RECORDS, f"nobody knows {kind}"
+            self._consumer.replay(record)
 
     def replay_end_marker(self, producer_id: int, *, is_commit: bool) -> None:
         """Take the end of a transaction that the log has."""
@@ -173,15 +225,17 @@ class GroupShard:
         """Put right what a result left behind that could not be written; its requests are told why."""
         if result.group_id is None:
             return Result(replies=[(ticket, error_code) for ticket, _reply in result.replies])
-        return self._classic.on_append_failed(result, error_code, now_ms)
+        group = self.groups.get(str(result.group_id))
+        machine = self._classic if isinstance(group, ClassicGroup) else self._consumer
+        return machine.on_append_failed(result, error_code, now_ms)
 
     def on_loaded(self, now_ms: int, wall_ms: int) -> list[Result]:
         """Begin to serve: sessions and the expiration of offsets run from now."""
         self._expiry_ms = now_ms + self._settings.offsets_retention_check_interval_ms
         self._classic.on_loaded(now_ms, wall_ms)
-        return []
+        return self._consumer.on_loaded(now_ms, wall_ms)
 
     def unload(self) -> list[tuple[Ticket, object]]:
         """Stop serving: give everything that waits its answer."""
         self._expiry_ms = None
-        return list(self._classic.unload())
+        return [*self._classic.unload(), *self._consumer.unload()]
