@@ -15,7 +15,8 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import group_loading, group_records, topic_creation
-from barnabas.broker.consumer_protocol import ConsumerProtocol, read_topics
+from barnabas.broker.consumer_embedding import ConsumerEmbedding
+from barnabas.broker.consumer_protocol import read_topics
 from barnabas.broker.group_topics import GroupTopics
 from barnabas.broker.tasks import drive
 from barnabas.core.group.settings import NO_OVERRIDES, GroupOverrides, GroupSettings
@@ -112,7 +113,7 @@ class Coordinators:
         #: The settings of single groups, by group id.
         self.overrides: dict[str, GroupOverrides] = {}
         self._topics = GroupTopics(node)
-        self._embedded = ConsumerProtocol()
+        self._embedded = ConsumerEmbedding()
         self._codec = Codec(node.config.get_int("offsets.topic.compression.codec"))
         #: Fixed while the topic exists: a group's place must not move.
         self._partition_count = node.config.get_int("offsets.topic.num.partitions")
