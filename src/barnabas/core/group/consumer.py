@@ -343,7 +343,8 @@ class ConsumerGroup:
         for member in [*voters, plus] if plus is not None else voters:
             if member.server_assignor is not None:
                 counts[member.server_assignor] = counts.get(member.server_assignor, 0) + 1
-        return max(counts, key=counts.__getitem__) if counts else None
+        # On a tie Kafka's table order decides: `uniform` before `range`.
+        return max(counts, key=lambda name: (counts[name], name)) if counts else None
 
     def waits_for_others(self, member: Member) -> bool:
         """Tell whether a partition of its target is still held by somebody."""

@@ -254,6 +254,29 @@ def test_uniform_stops_when_no_move_helps():
     assert assign("uniform", again(specs, had), known) == had
 
 
+def test_uniform_takes_the_last_that_a_full_member_can_give():
+    known = topics(t=5, u=1)
+    specs = members(a="tu", b="u")
+    had = {"a": {b"t": (0, 1, 2, 3, 4), b"u": (0,)}}
+    target = assign("uniform", again(specs, had), known)
+    assert target == {"a": {b"t": (0, 1, 2, 3, 4)}, "b": {b"u": (0,)}}
+
+
+def test_uniform_gives_up_perfection_after_some_rounds():
+    """Neighbours share one topic each, and the load must travel a long way: complete in any case."""
+    names = [chr(ord("A") + n) for n in range(24)]
+    known = topics(**{name: 3000 if name == "X" else 200 for name in names})
+    specs = {
+        f"m{n:02}": MemberSpec(ids(names[max(0, n - 1) : n + 1])) for n in range(len(names) + 1)
+    }
+    had = {
+        f"m{n + 1:02}": {name.encode(): tuple(range(known[name.encode()].partition_count))}
+        for n, name in enumerate(names)
+    }
+    more = again(specs, had)
+    check_complete(more, known, assign("uniform", more, known))
+
+
 @pytest.mark.parametrize("name", ["uniform", "range"])
 @pytest.mark.parametrize("seed", range(30))
 def test_any_group_is_served_completely_and_a_second_time_the_same(name, seed):

@@ -199,10 +199,16 @@ def test_the_assignor_with_the_most_votes_is_preferred():
             for name, assignor in [("a", "uniform"), ("b", "range"), ("c", None)]
         ]
     )
-    assert group.preferred_assignor() == "uniform"
+    assert group.preferred_assignor() == "uniform", "a tie"
     assert group.preferred_assignor(group.members["a"]) == "range"
     assert (
         group.preferred_assignor(group.members["c"], member("c", server_assignor="range"))
         == "range"
     )
     assert ConsumerGroup("g").preferred_assignor() is None
+
+
+def test_an_assignment_may_come_before_what_its_member_said():
+    group = ConsumerGroup("g")
+    group.replay(member().assignment_record("g"))
+    assert (group.members["anna"].member_epoch, group.owner(T, 0)) == (5, "anna")

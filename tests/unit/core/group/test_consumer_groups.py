@@ -144,6 +144,7 @@ def test_a_topic_made_anew_is_another_topic(fleet):
 def test_topics_that_nobody_reads_change_nothing(fleet):
     anna = fleet.join("anna")
     fleet.settle()
+    fleet.both.classic.make_simple("c")
     fleet.topics.make("other", 3)
     changed(fleet, "other")
     before = len(fleet.machine.log)
@@ -449,3 +450,40 @@ def test_a_record_of_an_older_kafka_is_taken_back():
     assert fleet.group.has_partition_metadata_record
     fleet.join("anna")
     assert not fleet.group.has_partition_metadata_record
+
+
+def test_a_member_between_two_expressions_reads_nothing_of_either(fleet):
+    anna = fleet.join("anna", topics=None, regex="t")
+    fleet.settle()
+    reply = fleet.send(anna, anna.beat(subscribed_topic_regex="u"))
+    assert reply.assignment == {}
+    fleet.beat(anna)
+    assert fleet.group.resolved == {}, "tried again ten seconds after the last time"
+
+
+def test_a_deleted_topic_is_not_kept_by_a_member_that_changes_its_subscription(fleet):
+    anna = fleet.join("anna", topics=("t", "u"))
+    fleet.topics.delete("u")
+    changed(fleet, "u")
+    reply = fleet.send(anna, anna.beat(subscribed_topic_names=["t"]))
+    assert reply.assignment == {T: (0, 1, 2, 3)}
+
+
+def test_a_topic_that_is_gone_is_given_up_before_the_next_target():
+    fleet = Fleet(Topics(t=1, u=1, v=1), GroupSettings())
+    anna = fleet.join("anna", topics=("t", "u"))
+    fleet.topics.delete("u")
+    changed(fleet, "u")
+    reply = ask(fleet, anna.beat(subscribed_topic_names=["t", "u", "v"]))
+    assert fleet.group.assignment_epoch == 2, "a second has not passed"
+    assert reply.assignment == {T: (0,)}
+
+
+def test_expressions_that_are_fresh_are_not_tried_for_a_full_heartbeat(fleet):
+    anna = fleet.join("anna", topics=None, regex="t")
+    fleet.settle()
+    fleet.machine.advance(20_000)
+    before = len(fleet.machine.log)
+    assert ask(fleet, anna.full()).assignment == {T: (0, 1, 2, 3)}
+    fleet.machine.advance(0)
+    assert len(fleet.machine.log) == before

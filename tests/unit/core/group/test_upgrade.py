@@ -633,3 +633,9 @@ def test_a_static_member_with_an_expression_takes_it_back_when_it_becomes_classi
     assert fleet.group.resolved == {}
     assert fleet.group.members[anna.member_id].subscribed_topic_regex == ""
     assert fleet.group.members[anna.member_id].rebalance_timeout_ms == 60_000
+
+
+def test_topics_that_are_gone_are_in_no_classic_assignment():
+    fleet, bob = mixed()
+    fleet.topics.delete("t")
+    assert json.loads(bob.sync().assignment) == {"partitions": {}}
