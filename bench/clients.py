@@ -155,11 +155,12 @@ def last_words(process: subprocess.Popen[str]) -> str:
     return process.stderr.read().strip()[-600:] if process.stderr else ""
 
 
-def begin(process: subprocess.Popen[str]) -> None:
-    """Let a load generator start that has said that its connections are open."""
+def run_for(process: subprocess.Popen[str], seconds: float) -> dict[str, Any]:
+    """Let a load generator that has said that its connections are open send for so long."""
     assert process.stdin is not None
-    process.stdin.write("go\n")
+    process.stdin.write(f"{seconds}\n")
     process.stdin.flush()
+    return read_result(process)
 
 
 def java_produce(broker: Broker, topic: str, how: Sending) -> Throughput:

@@ -185,15 +185,15 @@ class Bench:
 
     @contextmanager
     def connected(
-        self, broker: Broker, file: Path, label: str, **shape: float
+        self, broker: Broker, file: Path, label: str, seconds: float, **shape: float
     ) -> Iterator[Connected]:
-        """Send prepared requests, measured from when all connections are open; they stay so during the block."""
+        """Send prepared requests on connections that have been used before, and stay open during the block."""
         command = clients.loadgen(self.tools, broker, "requests", produce=file, hold=True, **shape)
         with clients.beside(command, brief=True) as process:
             clients.read_result(process)
+            clients.run_for(process, seconds / 2)
             with self.watch(broker, label) as watch:
-                clients.begin(process)
-                done = clients.read_result(process)
+                done = clients.run_for(process, seconds)
             yield Connected(done, watch)
 
     def produce_file(self, places: list[Place], batch: Batch) -> Path:

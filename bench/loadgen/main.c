@@ -4,8 +4,8 @@
  *   loadgen follow   --port P --produce FILE --fetch FILE --rate RECORDS --seconds S [--warmup W] [--producers P] [--connections C]
  *   loadgen drain    --port P --fetch FILE --records N --seconds LIMIT [--connections C]
  *
- * Prints one JSON object. With --hold it says when all connections are open, begins at a line on stdin and keeps them
- * until stdin ends. Files come from bench/frames.py. */
+ * Prints one JSON object. With --hold it says when all connections are open, runs for as many seconds as each line on
+ * stdin says and prints an object for each, and keeps the connections until stdin ends. Files come from bench/frames.py. */
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +68,5 @@ int main(int count, char **arguments) {
         run_follow(&options);
     } else if (!strcmp(arguments[1], "drain")) run_drain(&options);
     else die("%s is not one of requests, follow, drain", arguments[1]);
-    char ignored[64];
-    while (options.hold && read(0, ignored, sizeof ignored) > 0) continue;
     return 0;
 }

@@ -29,6 +29,7 @@ typedef struct {
     Histogram latency;
     int epoll, timer;
     int64_t start, stop, last_answer, record_from;
+    double seconds;
     uint64_t sent, answered, records, bytes, scheduled;
 } Load;
 
@@ -84,7 +85,7 @@ static void on_readable(Load *load, Sender *s) {
 
 /* Hand out all requests whose moment has come, and arm the timer for the next one. */
 static void on_timer(Load *load) {
-    uint64_t ignored, total = (uint64_t)(load->options->rate * load->options->seconds);
+    uint64_t ignored, total = (uint64_t)(load->options->rate * load->seconds);
     if (read(load->timer, &ignored, sizeof ignored) < 0 && errno != EAGAIN) die("timer: %s", strerror(errno));
     int64_t now = now_ns();
     while (load->scheduled < total && due_at(load, load->scheduled) <= now) {
@@ -108,23 +109,28 @@ static void open_all(Load *load) {
     }
 }
 
-/* Say that all connections are open and wait for a line: opening them is not part of what is measured. */
-static void wait_for_start(const Options *options) {
-    char line[64];
-    printf("{\"connections\": %d}\n", options->connections);
-    fflush(stdout);
-    if (read(0, line, sizeof line) <= 0) die("nobody said to start");
+/* Start from nothing on the same connections: all that was sent is answered by then. */
+static void reset(Load *load, double seconds) {
+    load->seconds = seconds;
+    load->sent = load->answered = load->records = load->bytes = load->scheduled = 0;
+    load->latency = (Histogram){0};
+    for (int i = 0; i < load->options->connections; i++) {
+        Sender *s = &load->senders[i];
+        s->sent = s->answered = s->due = 0;
+    }
 }
 
 static void begin(Load *load) {
     const Options *options = load->options;
     load->start = now_ns();
-    load->stop = load->start + (int64_t)(options->seconds * 1e9);
+    load->stop = load->start + (int64_t)(load->seconds * 1e9);
     load->record_from = load->start + (int64_t)(options->warmup * 1e9);
     if (options->rate > 0) {
-        struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
-        load->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
-        epoll_ctl(load->epoll, EPOLL_CTL_ADD, load->timer, &event);
+        if (load->timer < 0) {
+            struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+            load->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+            epoll_ctl(load->epoll, EPOLL_CTL_ADD, load->timer, &event);
+        }
         wake_at(load->timer, load->start);
         return;
     }
@@ -140,14 +146,8 @@ static void print_result(const Load *load) {
     fflush(stdout);
 }
 
-void run_requests(const Options *options) {
+static void run_once(Load *load) {
     struct epoll_event events[EVENTS];
-    Load *load = calloc(1, sizeof *load);
-    load->options = options;
-    load->frames = read_frames(options->produce_file);
-    load->epoll = epoll_create1(0);
-    open_all(load);
-    if (options->hold) wait_for_start(options);
     begin(load);
     while (now_ns() < load->stop || load->answered < load->sent) {
         int count = epoll_wait(load->epoll, events, EVENTS, 10);
@@ -160,4 +160,27 @@ void run_requests(const Options *options) {
         if (now_ns() > load->stop + DRAIN_NS) die("%llu requests are not answered", (unsigned long long)(load->sent - load->answered));
     }
     print_result(load);
+}
+
+/* Say that all connections are open; then every line on stdin is a number of seconds to run for, until stdin ends. */
+static void run_when_told(Load *load) {
+    char line[64];
+    printf("{\"connections\": %d}\n", load->options->connections);
+    fflush(stdout);
+    while (fgets(line, sizeof line, stdin)) {
+        reset(load, atof(line));
+        run_once(load);
+    }
+}
+
+void run_requests(const Options *options) {
+    Load *load = calloc(1, sizeof *load);
+    load->options = options;
+    load->seconds = options->seconds;
+    load->timer = -1;
+    load->frames = read_frames(options->produce_file);
+    load->epoll = epoll_create1(0);
+    open_all(load);
+    if (options->hold) run_when_told(load);
+    else run_once(load);
 }

@@ -145,8 +145,8 @@ def run_heartbeats(bench: Bench, name: str) -> dict[str, float]:
             crowd.settle(LIMIT_S)
             count = len(crowd.members)
             file = bench.heartbeat_file(crowd.members)
-        shape = {"connections": count, "depth": 4, "rate": count / HEARTBEAT_S, "seconds": seconds}
-        with bench.connected(broker, file, "groups.heartbeat", **shape) as load:
+        shape = {"connections": count, "depth": 4, "rate": count / HEARTBEAT_S}
+        with bench.connected(broker, file, "groups.heartbeat", seconds, **shape) as load:
             done, watch = load
     return {
         "groups.heartbeat.core": 100 * watch.cpu_s / watch.wall_s,
