@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.authorized import GROUP_OPERATIONS, NOT_ASKED
-from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.model.errors import ErrorCode, KafkaError, shortened
 from barnabas.wire.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -61,7 +61,7 @@ def _describe(call: Call, group_id: str, operations: int) -> Task[DescribedGroup
         return _failed(group_id, problem.code, problem.message or None)
     return DescribedGroup(
         error_code=found.error_code,
-        error_message=found.error_message,
+        error_message=_short(found.error_message),
         group_id=found.group_id,
         group_state=found.group_state,
         group_epoch=found.group_epoch,
@@ -102,7 +102,11 @@ def _assignment(topics: tuple[DescribedTopicPartitions, ...]) -> Assignment:
 def _failed(group_id: str, code: ErrorCode, message: str | None) -> DescribedGroup:
     return DescribedGroup(
         error_code=code,
-        error_message=message,
+        error_message=_short(message),
         group_id=group_id,
         authorized_operations=NOT_ASKED,
     )
+
+
+def _short(message: str | None) -> str | None:
+    return None if message is None else shortened(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.group.consumer_requests import ConsumerHeartbeatReply, ConsumerHeartbeatRequest
-from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.model.errors import ErrorCode, KafkaError, shortened
 from barnabas.wire.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -55,7 +55,7 @@ def _respond(_call: Call, reply: ConsumerHeartbeatReply) -> ConsumerGroupHeartbe
     given = reply.assignment
     return ConsumerGroupHeartbeatResponse(
         error_code=reply.error_code,
-        error_message=reply.error_message,
+        error_message=None if reply.error_message is None else shortened(reply.error_message),
         member_id=reply.member_id,
         member_epoch=reply.member_epoch,
         heartbeat_interval_ms=reply.heartbeat_interval_ms,
@@ -74,4 +74,6 @@ def refuse(
     _request: ConsumerGroupHeartbeatRequest, code: ErrorCode, message: str | None
 ) -> ConsumerGroupHeartbeatResponse:
     """Refuse."""
-    return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message or code.message)
+    return ConsumerGroupHeartbeatResponse(
+        error_code=code, error_message=shortened(message or code.message)
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.authorized import GROUP_OPERATIONS, NOT_ASKED
-from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.model.errors import ErrorCode, KafkaError, shortened
 from barnabas.wire.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -53,7 +53,7 @@ def _describe(call: Call, group_id: str, operations: int) -> Task[DescribedGroup
     told = not (not_found and call.version < _NOT_FOUND_SINCE)
     return DescribedGroup(
         error_code=found.error_code if told else ErrorCode.NONE,
-        error_message=found.error_message if told else None,
+        error_message=_short(found.error_message) if told else None,
         group_id=found.group_id,
         group_state=found.group_state,
         protocol_type=found.protocol_type,
@@ -76,7 +76,11 @@ def _describe(call: Call, group_id: str, operations: int) -> Task[DescribedGroup
 def _failed(group_id: str, code: ErrorCode, message: str | None) -> DescribedGroup:
     return DescribedGroup(
         error_code=code,
-        error_message=message,
+        error_message=_short(message),
         group_id=group_id,
         authorized_operations=NOT_ASKED,
     )
+
+
+def _short(message: str | None) -> str | None:
+    return None if message is None else shortened(message)
