@@ -112,7 +112,10 @@ def keep(outcome: Outcome, about: history.Circumstances, *, whole: bool) -> None
         for text in history.changes(outcome.results, before) or ["nothing with a target changed"]:
             click.echo(f"  {text}")
     click.echo(f"\nevery sample: {history.write_results(outcome, about)}")
-    if whole and not outcome.failures:
+    if not whole:
+        plots.write_all(outcome.results, history.RESULTS / "plots")
+        click.echo(f"plots: {history.RESULTS / 'plots'}")
+    elif not outcome.failures:
         history.append(history.line(outcome, about))
         report.write_docs(outcome, about, plots.write_all(outcome.results))
         click.echo(f"written: {report.DOCS}, {history.HISTORY}")

@@ -51,6 +51,8 @@ def advantage(result: Result) -> float:
 def ratios(results: Sequence[Result]) -> str:
     """One bar for every figure with a target: to the right where Barnabas is better."""
     rows = [r for r in results if r.figure.target is not None and not r.figure.own and r.ratio]
+    if not rows:
+        return ""
     height = ROW * len(rows) + 50
     middle = LEFT + BAR / 2
     parts = [text(middle, 16, "worse  ←  1x  →  better than Apache Kafka", "middle")]
@@ -179,11 +181,11 @@ def all_plots(results: dict[str, Result]) -> dict[str, tuple[str, str]]:
     return {name: plot for name, plot in plots.items() if plot[1]}
 
 
-def write_all(results: dict[str, Result]) -> list[tuple[str, str]]:
+def write_all(results: dict[str, Result], folder: Path = FOLDER) -> list[tuple[str, str]]:
     """Write the plots; give titles and paths as the page in docs/ names them."""
-    FOLDER.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True)
     made = []
     for name, (title, document) in all_plots(results).items():
-        (FOLDER / f"{name}.svg").write_text(document)
-        made.append((title, f"benchmarks/{name}.svg"))
+        (folder / f"{name}.svg").write_text(document)
+        made.append((title, f"{folder.name}/{name}.svg"))
     return made
