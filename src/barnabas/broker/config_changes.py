@@ -42,6 +42,8 @@ class Plans(NamedTuple):
     topic: Callable[[Mapping[str, str]], dict[str, str]]
     #: The new dynamic settings of this broker, or with True those of all.
     broker: Callable[[bool], dict[str, str]]
+    #: A group's own settings in, the new ones out.
+    group: Callable[[Mapping[str, str]], dict[str, str]]
 
 
 def find_topic(node: Node, name: str) -> Topic:
@@ -97,13 +99,15 @@ def unsupported_resource(kind: int) -> KafkaError:
 
 
 def change(node: Node, kind: int, name: str, plans: Plans, *, validate_only: bool) -> Task[None]:
-    """Change a topic's or a broker's settings, or just check with `validate_only`; KafkaError if refused."""
+    """Change the settings of a topic, a broker or a group, or just check with `validate_only`; KafkaError if refused."""
     yield node.changes.take
     try:
         if kind == ResourceType.TOPIC:
             yield from _change_topic(node, name, plans, validate_only=validate_only)
         elif kind == ResourceType.BROKER:
             yield from _change_broker(node, name, plans, validate_only=validate_only)
+        elif kind == ResourceType.GROUP:
+            yield from _change_group(node, name, plans, validate_only=validate_only)
         else:
             raise unsupported_resource(kind)
     finally:
@@ -141,12 +145,27 @@ def _change_broker(node: Node, name: str, plans: Plans, *, validate_only: bool) 
         node.config = node.config.with_dynamic(texts, node.config.dynamic_default)
     for topic in node.topics.by_name.values():
         _apply(node, topic)
+    node.coordinators.group_settings.on_broker_changed()
     # Values stay out of the log: some are passwords.
     log.info(
         "dynamic settings of %s are now %s",
         f"broker {name}" if name else "all brokers",
         sorted(texts),
     )
+
+
+def _change_group(node: Node, name: str, plans: Plans, *, validate_only: bool) -> Task[None]:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A group's settings need the group's id.")
+    settings = node.coordinators.group_settings
+    known = settings.texts(name)
+    texts = plans.group(known or {})
+    if validate_only:
+        return
+    exists = known is not None
+    yield from store.commit(node, znodes.group_config_operations(name, texts, exists=exists))
+    settings.put(name, texts)
+    log.info("settings of group %s are now %s", name, texts)
 
 
 def _store_broker(node: Node, broker: str, texts: Mapping[str, str]) -> Task[None]:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker import group_loading, group_records, topic_creation
 from barnabas.broker.consumer_embedding import ConsumerEmbedding
 from barnabas.broker.consumer_protocol import read_topics
+from barnabas.broker.group_settings import NodeGroupSettings
 from barnabas.broker.group_topics import GroupTopics
 from barnabas.broker.tasks import drive
-from barnabas.core.group.settings import NO_OVERRIDES, GroupOverrides, GroupSettings
 from barnabas.core.group.shard import GroupShard
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire import batch
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from barnabas.broker.tasks import Done, Start, Task
     from barnabas.core.group.result import Result, Ticket
     from barnabas.model.cluster import Topic
-    from barnabas.model.config.broker_config import BrokerConfig
     from barnabas.ports import Timer
 
 log = logging.getLogger(__name__)
@@ -109,9 +108,7 @@ class Coordinators:
         """Host nothing yet."""
         self._node = node
         self._hosted: dict[int, Hosted] = {}
-        self._settings = settings_from(node.config)
-        #: The settings of single groups, by group id.
-        self.overrides: dict[str, GroupOverrides] = {}
+        self.group_settings = NodeGroupSettings(node)
         self._topics = GroupTopics(node)
         self._embedded = ConsumerEmbedding()
         self._codec = Codec(node.config.get_int("offsets.topic.compression.codec"))
@@ -133,7 +130,7 @@ class Coordinators:
 
     def serves(self, protocol: str) -> bool:
         """Tell whether groups may use this protocol."""
-        return protocol in self._settings.rebalance_protocols
+        return protocol in self.group_settings.all.rebalance_protocols
 
     def partition_for(self, group_id: str) -> int:
         """Give the partition that keeps a group, as every Kafka works it out."""
@@ -273,12 +270,12 @@ class Coordinators:
     def _host(self, replica: Replica) -> Hosted:
         node = self._node
         shard = GroupShard(
-            self._settings,
+            self.group_settings.all,
             topics=self._topics,
             new_uuid=self._new_uuid,
             read_topics=read_topics,
             embedded=self._embedded,
-            overrides=lambda group_id: self.overrides.get(group_id, NO_OVERRIDES),
+            overrides=self.group_settings.overrides,
         )
         hosted = Hosted(replica, shard)
         partition = replica.key.partition
@@ -394,34 +391,4 @@ def java_hash(text: str) -> int:
     units = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
         value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return value
-
-
-def settings_from(config: BrokerConfig) -> GroupSettings:
-    """Pick the settings that the machines read."""
-    number = config.get_int
-    return GroupSettings(
-        initial_rebalance_delay_ms=number("group.initial.rebalance.delay.ms"),
-        min_session_timeout_ms=number("group.min.session.timeout.ms"),
-        max_session_timeout_ms=number("group.max.session.timeout.ms"),
-        max_size=number("group.max.size"),
-        rebalance_protocols=_names(config, "group.coordinator.rebalance.protocols"),
-        consumer_assignors=_names(config, "group.consumer.assignors"),
-        consumer_session_timeout_ms=number("group.consumer.session.timeout.ms"),
-        consumer_min_session_timeout_ms=number("group.consumer.min.session.timeout.ms"),
-        consumer_max_session_timeout_ms=number("group.consumer.max.session.timeout.ms"),
-        consumer_heartbeat_interval_ms=number("group.consumer.heartbeat.interval.ms"),
-        consumer_min_heartbeat_interval_ms=number("group.consumer.min.heartbeat.interval.ms"),
-        consumer_max_heartbeat_interval_ms=number("group.consumer.max.heartbeat.interval.ms"),
-        consumer_max_size=number("group.consumer.max.size"),
-        consumer_migration_policy=str(config.get("group.consumer.migration.policy")).lower(),
-        offset_metadata_max_bytes=number("offset.metadata.max.bytes"),
-        offsets_retention_ms=number("offsets.retention.minutes") * 60_000,
-        offsets_retention_check_interval_ms=number("offsets.retention.check.interval.ms"),
-    )
-
-
-def _names(config: BrokerConfig, name: str) -> tuple[str, ...]:
-    value = config.get(name)
-    assert isinstance(value, tuple)
     return value

@@ -42,6 +42,7 @@ def start(node: Node) -> Task[None]:
         cluster_id = yield from _found_cluster(node)
     node.cluster_id = cluster_id
     node.load_dynamic_configs(znodes.read_broker_configs(tree))
+    node.coordinators.group_settings.load(znodes.read_group_configs(tree))
     node.producer_ids.load(znodes.read_producer_id_block(tree))
     topics = znodes.read_topics(tree)
     contents = yield lambda done: world.background.run(lambda: _open_directories(node), done)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
 
 from barnabas.model.cluster import Partition, Topic
 from barnabas.model.ids import TopicId, topic_id_from_text, topic_id_text
@@ -19,6 +20,8 @@ CLUSTER_ID: Final = "/cluster/id"
 TOPICS: Final = "/brokers/topics"
 TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
+#: Kafka 3.9 keeps none there; in KRaft groups have settings since 4.0 (KIP-1082).
+GROUP_CONFIGS: Final = "/config/groups"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
 #: Dynamic settings of all brokers stand under this name.
 ALL_BROKERS: Final = "<default>"
@@ -116,6 +119,26 @@ def broker_config_operations(
     """Replace the dynamic settings of one broker, or of `ALL_BROKERS`."""
     path, data = f"{BROKER_CONFIGS}/{broker}", _config_data(overrides)
     return [SetData(path, data) if exists else Create(path, data)]
+
+
+def group_config_operations(
+    group_id: str, overrides: Mapping[str, str], *, exists: bool
+) -> list[Operation]:
+    """Replace the settings of one group."""
+    # A group's id may be any text; as part of a path it is written as Kafka writes user names.
+    name = quote(group_id, safe="").replace(".", "%2E")
+    path, data = f"{GROUP_CONFIGS}/{name}", _config_data(overrides)
+    return [SetData(path, data) if exists else Create(path, data)]
+
+
+def read_group_configs(tree: Mapping[str, ZNode]) -> dict[str, dict[str, str]]:
+    """Return the settings of groups by group id."""
+    prefix = GROUP_CONFIGS + "/"
+    return {
+        unquote(path[len(prefix) :]): json.loads(node.data)["config"]
+        for path, node in tree.items()
+        if path.startswith(prefix) and node.data
+    }
 
 
 def read_broker_configs(tree: Mapping[str, ZNode]) -> dict[str, dict[str, str]]:

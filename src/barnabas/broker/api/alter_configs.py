@@ -1,4 +1,4 @@
-"""AlterConfigs: replace all settings of a topic, or all dynamic ones of a broker."""
+"""AlterConfigs: replace all settings of a topic or a group, or all dynamic ones of a broker."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.broker import config_changes
 from barnabas.broker.config_changes import Plans
 from barnabas.model.config.alter import replace_broker, replace_topic
+from barnabas.model.config.group_config import replace_group
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -57,6 +58,7 @@ def _plans(node: Node, resource: AlterConfigsResource) -> Plans:
     return Plans(
         lambda _overrides: replace_topic(node.config, texts),
         lambda cluster_wide: replace_broker(node.config, texts, cluster_wide=cluster_wide),
+        lambda _overrides: replace_group(node.config, texts),
     )
 
 

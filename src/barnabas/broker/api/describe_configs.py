@@ -1,4 +1,4 @@
-"""DescribeConfigs: the settings of topics and of this broker, where each value comes from, and what it means."""
+"""DescribeConfigs: the settings of topics, groups and of this broker, where each value comes from, and what it means."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from barnabas.model.config.describe import (
     describe_dynamic_default,
     describe_topic,
 )
+from barnabas.model.config.group_config import describe_group
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -79,10 +80,15 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[ConfigEntry]
             if name
             else describe_dynamic_default(node.config, keys)
         )
+    if resource.resource_type == ResourceType.GROUP:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "A group needs an id.")
+        own = node.coordinators.group_settings.texts(name)
+        return describe_group(node.config, own or {}, keys)
     kind = ResourceType(resource.resource_type).name.lower().replace("_", " ")
     raise KafkaError(
         ErrorCode.INVALID_REQUEST,
-        f"A {kind} has no settings here; describe topics (2) or brokers (4).",
+        f"A {kind} has no settings here; describe topics (2), brokers (4) or groups (32).",
     )
 
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: change some settings of a topic or broker and leave the others (KIP-339)."""
+"""IncrementalAlterConfigs: change some settings of a topic, broker or group and leave the others (KIP-339)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.broker import config_changes
 from barnabas.broker.config_changes import Plans
 from barnabas.model.config.alter import ConfigChange, alter_broker, alter_topic
+from barnabas.model.config.group_config import alter_group
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -60,6 +61,7 @@ def _plans(node: Node, resource: AlterConfigsResource) -> Plans:
     return Plans(
         lambda overrides: alter_topic(node.config, overrides, changes),
         lambda cluster_wide: alter_broker(node.config, changes, cluster_wide=cluster_wide),
+        lambda overrides: alter_group(node.config, overrides, changes),
     )
 
 

@@ -46,7 +46,7 @@ def alter_topic(
     broker: BrokerConfig, overrides: Mapping[str, str], changes: Sequence[ConfigChange]
 ) -> dict[str, str]:
     """Give a topic's settings after these changes (IncrementalAlterConfigs)."""
-    changed = _apply(overrides, changes, TOPIC_SETTINGS)
+    changed = apply_changes(overrides, changes, TOPIC_SETTINGS)
     check_topic(broker, changed)
     return changed
 
@@ -55,7 +55,7 @@ def replace_topic(
     broker: BrokerConfig, configs: Sequence[tuple[str, str | None]]
 ) -> dict[str, str]:
     """Give a topic's settings when these take the place of all (AlterConfigs, CreateTopics)."""
-    replaced = _as_texts(configs)
+    replaced = as_texts(configs)
     check_topic(broker, replaced)
     return replaced
 
@@ -73,7 +73,7 @@ def alter_broker(
 ) -> dict[str, str]:
     """Give the dynamic settings of this broker, or of all, after these changes."""
     layer = broker.dynamic_default if cluster_wide else broker.dynamic
-    changed = _apply(layer, changes, BROKER_SETTINGS)
+    changed = apply_changes(layer, changes, BROKER_SETTINGS)
     _check_broker(broker, changed, cluster_wide)
     return changed
 
@@ -82,7 +82,7 @@ def replace_broker(
     broker: BrokerConfig, configs: Sequence[tuple[str, str | None]], *, cluster_wide: bool
 ) -> dict[str, str]:
     """Give the dynamic settings of this broker, or of all, when these take the place of all."""
-    replaced = _as_texts(configs)
+    replaced = as_texts(configs)
     _check_broker(broker, replaced, cluster_wide)
     return replaced
 
@@ -113,14 +113,16 @@ def _check_update(setting: Setting, cluster_wide: bool) -> None:
         )
 
 
-def _as_texts(configs: Sequence[tuple[str, str | None]]) -> dict[str, str]:
+def as_texts(configs: Sequence[tuple[str, str | None]]) -> dict[str, str]:
+    """Take settings as they stand; each needs a value and may be named once."""
     _check_names(name for name, _value in configs)
     return {name: _text(name, value) for name, value in configs}
 
 
-def _apply(
+def apply_changes(
     texts: Mapping[str, str], changes: Sequence[ConfigChange], table: Mapping[str, Setting]
 ) -> dict[str, str]:
+    """Give the texts after these changes; what they mean is not looked at."""
     _check_names(change.name for change in changes)
     changed = dict(texts)
     for name, operation, value in changes:

@@ -33,28 +33,24 @@ GROUP_SETTINGS: Final = settings(
         ),
         "Which protocols groups may use.",
         allowed=each_of("consumer", "classic", "share", "streams", empty=False),
-        feature=Feature.GROUPS,
     ),
     Setting(
         "group.initial.rebalance.delay.ms",
         Kind.INT,
         3000,
         "How long a new group waits for more members before it shares out its partitions.",
-        feature=Feature.GROUPS,
     ),
     Setting(
         "group.max.session.timeout.ms",
         Kind.INT,
         1_800_000,
         "The longest session timeout a member may ask for.",
-        feature=Feature.GROUPS,
     ),
     Setting(
         "group.min.session.timeout.ms",
         Kind.INT,
         6000,
         "The shortest session timeout a member may ask for.",
-        feature=Feature.GROUPS,
     ),
     Setting(
         "group.max.size",
@@ -62,7 +58,6 @@ GROUP_SETTINGS: Final = settings(
         INT_MAX,
         "How many members a group may have.",
         allowed=at_least(1),
-        feature=Feature.GROUPS,
     ),
     Setting(
         "group.consumer.assignors",
@@ -72,7 +67,6 @@ GROUP_SETTINGS: Final = settings(
             "range",
         ),
         "The ways to share out partitions that the broker knows, the default first.",
-        feature=Feature.GROUPS,
     ),
     Setting(
         "group.consumer.heartbeat.interval.ms",
@@ -80,7 +74,29 @@ GROUP_SETTINGS: Final = settings(
         5000,
         "How often members of the newer protocol report.",
         allowed=at_least(1),
-        feature=Feature.GROUPS,
+    ),
+    Setting(
+        "group.consumer.assignment.interval.ms",
+        Kind.INT,
+        1000,
+        "How much time lies at least between two assignments of a group of the newer "
+        "protocol: members that come in a crowd share one.",
+        allowed=at_least(0),
+        update=Update.CLUSTER_WIDE,
+    ),
+    Setting(
+        "group.consumer.max.assignment.interval.ms",
+        Kind.INT,
+        15_000,
+        "The longest such time a group may be given.",
+        allowed=at_least(0),
+    ),
+    Setting(
+        "group.consumer.min.assignment.interval.ms",
+        Kind.INT,
+        0,
+        "The shortest such time a group may be given.",
+        allowed=at_least(0),
     ),
     Setting(
         "group.consumer.max.heartbeat.interval.ms",
@@ -88,7 +104,6 @@ GROUP_SETTINGS: Final = settings(
         15_000,
         "The longest such interval a group may be given.",
         allowed=at_least(1),
-        feature=Feature.GROUPS,
     ),
     Setting(
         "group.consumer.max.session.timeout.ms",
@@ -96,7 +111,6 @@ GROUP_SETTINGS: Final = settings(
         60_000,
         "The longest session timeout a group may be given.",
         allowed=at_least(1),
-        feature=Feature.GROUPS,
     ),
     Setting(
         "group.consumer.max.size",
@@ -104,7 +118,6 @@ GROUP_SETTINGS: Final = settings(
         INT_MAX,
         "How many members a group of the newer protocol may have.",
         allowed=at_least(1),
-        feature=Feature.GROUPS,
     ),
     Setting(
         "group.consumer.migration.policy",
@@ -113,7 +126,6 @@ GROUP_SETTINGS: Final = settings(
         "Whether a group may change between the older and the newer protocol while it "
         "runs, and which way.",
         allowed=one_of_any_case("disabled", "downgrade", "upgrade", "bidirectional"),
-        feature=Feature.GROUPS,
     ),
     Setting(
         "group.consumer.min.heartbeat.interval.ms",
@@ -121,7 +133,6 @@ GROUP_SETTINGS: Final = settings(
         5000,
         "The shortest heartbeat interval a group may be given.",
         allowed=at_least(1),
-        feature=Feature.GROUPS,
     ),
     Setting(
         "group.consumer.min.session.timeout.ms",
@@ -129,7 +140,6 @@ GROUP_SETTINGS: Final = settings(
         45_000,
         "The shortest session timeout a group may be given.",
         allowed=at_least(1),
-        feature=Feature.GROUPS,
     ),
     Setting(
         "group.consumer.session.timeout.ms",
@@ -137,7 +147,6 @@ GROUP_SETTINGS: Final = settings(
         45_000,
         "After how long without a report a member of the newer protocol counts as gone.",
         allowed=at_least(1),
-        feature=Feature.GROUPS,
     ),
     Setting(
         "offset.metadata.max.bytes",
@@ -145,7 +154,6 @@ GROUP_SETTINGS: Final = settings(
         4096,
         "How long the note beside a committed offset may be.",
         importance=Importance.HIGH,
-        feature=Feature.GROUPS,
     ),
     Setting(
         "offsets.commit.timeout.ms",
@@ -154,7 +162,6 @@ GROUP_SETTINGS: Final = settings(
         "How long a commit waits for the replicas of the offsets topic.",
         allowed=at_least(1),
         importance=Importance.HIGH,
-        feature=Feature.GROUPS,
     ),
     Setting(
         "offsets.load.buffer.size",
@@ -163,7 +170,6 @@ GROUP_SETTINGS: Final = settings(
         "How many bytes of the offsets topic are read at a time when it is loaded.",
         allowed=at_least(1),
         importance=Importance.HIGH,
-        feature=Feature.GROUPS,
     ),
     Setting(
         "offsets.retention.check.interval.ms",
@@ -172,7 +178,6 @@ GROUP_SETTINGS: Final = settings(
         "How often the broker looks for offsets to forget.",
         allowed=at_least(1),
         importance=Importance.HIGH,
-        feature=Feature.GROUPS,
     ),
     Setting(
         "offsets.retention.minutes",
@@ -181,7 +186,6 @@ GROUP_SETTINGS: Final = settings(
         "How long the offsets of an empty group are kept.",
         allowed=at_least(1),
         importance=Importance.HIGH,
-        feature=Feature.GROUPS,
     ),
     Setting(
         "offsets.topic.compression.codec",
@@ -189,7 +193,6 @@ GROUP_SETTINGS: Final = settings(
         0,
         "How the offsets topic is compressed, by the number of the codec; 0 is not at all.",
         importance=Importance.HIGH,
-        feature=Feature.GROUPS,
     ),
     Setting(
         "offsets.topic.num.partitions",
@@ -198,7 +201,6 @@ GROUP_SETTINGS: Final = settings(
         "How many partitions the offsets topic has; not to be changed once it is there.",
         allowed=at_least(1),
         importance=Importance.HIGH,
-        feature=Feature.GROUPS,
     ),
     Setting(
         "offsets.topic.replication.factor",
@@ -207,7 +209,6 @@ GROUP_SETTINGS: Final = settings(
         "How many replicas the offsets topic has.",
         allowed=at_least(1),
         importance=Importance.HIGH,
-        feature=Feature.GROUPS,
     ),
     Setting(
         "offsets.topic.segment.bytes",
@@ -216,7 +217,6 @@ GROUP_SETTINGS: Final = settings(
         "How large a segment of the offsets topic may grow.",
         allowed=at_least(1),
         importance=Importance.HIGH,
-        feature=Feature.GROUPS,
     ),
     Setting(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",

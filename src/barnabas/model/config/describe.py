@@ -30,6 +30,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_GROUP_CONFIG = 8
 
 
 class ConfigSynonym(NamedTuple):
@@ -74,7 +75,7 @@ def describe_broker(
 ) -> list[ConfigEntry]:
     """Describe this broker; no names, or None, means all."""
     return [
-        _broker_entry(broker, setting, _broker_layers(broker, name))
+        _broker_entry(broker, setting, broker_layers(broker, name))
         for name, setting in sorted(BROKER_SETTINGS.items())
         if (not names or name in names) and (not setting.internal or name in broker.static)
     ]
@@ -100,7 +101,7 @@ def _topic_entry(
     name = setting.name
     layers: tuple[ConfigSynonym, ...] = ()
     if name in TOPIC_SYNONYMS:
-        layers = _broker_layers(broker, TOPIC_SYNONYMS[name][0].name)
+        layers = broker_layers(broker, TOPIC_SYNONYMS[name][0].name)
     if name in overrides:
         value = render(parse(topic_setting(name), overrides[name]))
         own = ConfigSynonym(name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG)
@@ -135,7 +136,7 @@ def _read_only(setting: Setting) -> bool:
     return setting.update is Update.READ_ONLY
 
 
-def _broker_layers(broker: BrokerConfig, name: str) -> tuple[ConfigSynonym, ...]:
+def broker_layers(broker: BrokerConfig, name: str) -> tuple[ConfigSynonym, ...]:
     """List each layer's value of a broker setting, with its other units behind it.
 
     As in Kafka the list begins at the name itself: log.retention.hours does not show under

@@ -214,9 +214,6 @@ _NAMES_BY_REASON: Final = {
         "delegation.token.secret.key",
     ),
     "coordinators write at the end of each turn of the loop and keep no buffers of their own": (
-        "group.consumer.assignment.interval.ms",
-        "group.consumer.max.assignment.interval.ms",
-        "group.consumer.min.assignment.interval.ms",
         "group.coordinator.append.linger.ms",
         "group.coordinator.cached.buffer.max.bytes",
     ),

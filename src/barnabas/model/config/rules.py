@@ -24,6 +24,8 @@ _ORDERED = (
     ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
     ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms"),
     ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    ("group.consumer.min.assignment.interval.ms", "group.consumer.assignment.interval.ms"),
+    ("group.consumer.assignment.interval.ms", "group.consumer.max.assignment.interval.ms"),
     ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
     ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
 )

@@ -60,7 +60,6 @@ class Update(Enum):
 class Feature(Enum):
     """The part of Barnabas that reads a setting, for the parts that are not there yet."""
 
-    GROUPS = "consumer groups"
     TRANSACTIONS = "transactions"
     RETENTION = "retention"
     COMPACTION = "compaction"

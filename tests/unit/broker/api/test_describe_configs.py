@@ -55,7 +55,7 @@ def test_this_broker_and_all_brokers(kit):
         (BROKER, "7", ErrorCode.INVALID_REQUEST),
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
         (8, "1", ErrorCode.INVALID_REQUEST),
-        (32, "group", ErrorCode.INVALID_REQUEST),
+        (32, "", ErrorCode.INVALID_REQUEST),
         (3, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
