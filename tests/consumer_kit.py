@@ -172,6 +172,8 @@ class Client:
         self.said = said
         self.epoch = 0
         self.owned = {}
+        #: An answer was lost: it must say everything, to hear everything.
+        self.says_all = False
 
     def join(self, **changes):
         self.epoch, self.owned = 0, {}

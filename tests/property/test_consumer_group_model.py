@@ -37,8 +37,9 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         return self.fleet.clients.get(name)
 
     def say(self, client, request, *, lost):
-        """Send; a lost answer was acted on by the group and never heard."""
+        """Send; a lost answer was acted on by the group and never heard. A client says everything after that."""
         reply = self.fleet.machine.answer("consumer_heartbeat", request)
+        client.says_all = lost
         if not lost:
             client.hear(reply)
         return reply
@@ -60,7 +61,8 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         client = self.client(name)
         if client is not None and client.epoch > 0:
             owns = dict(client.owned) if owned else None
-            self.say(client, client.beat(topic_partitions=owns), lost=lost)
+            bare = client.beat(topic_partitions=owns)
+            self.say(client, client.full() if client.says_all else bare, lost=lost)
 
     @rule(name=NAMES, topics=SUBSCRIPTIONS, lost=st.booleans())
     def change_subscription(self, name, topics, lost):
@@ -187,9 +189,12 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     def everyday(self, client):
         """What a healthy client does: join when it must, say what it owns, give up at once."""
-        request = (
-            client.join() if client.epoch == 0 else client.beat(topic_partitions=dict(client.owned))
-        )
+        if client.epoch == 0:
+            request = client.join()
+        elif client.says_all:
+            request = client.full()
+        else:
+            request = client.beat(topic_partitions=dict(client.owned))
         reply = self.say(client, request, lost=False)
         if reply.error_code in (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID):
             client.epoch, client.owned = 0, {}
