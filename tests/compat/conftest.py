@@ -17,6 +17,7 @@ from pathlib import Path
 
 import peers
 import pytest
+from compat.members import GROUP_SETTINGS
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas with a deprecated function while it is imported: its matter, not a failure of ours.
@@ -63,6 +64,22 @@ def bootstrap(tmp_path_factory):
     home = tmp_path_factory.mktemp("broker")
     with (home / "broker.log").open("w") as log:
         process, address = start_broker(home / "data", log)
+        try:
+            yield address
+        finally:
+            stop_broker(process, home / "broker.log")
+
+
+@pytest.fixture(scope="session")
+def group_bootstrap(tmp_path_factory):
+    """A broker whose groups are in a hurry (GROUP_SETTINGS). An outside one should have the same settings."""
+    outside = os.environ.get("BARNABAS_TEST_BOOTSTRAP")
+    if outside:
+        yield outside
+        return
+    home = tmp_path_factory.mktemp("group-broker")
+    with (home / "broker.log").open("w") as log:
+        process, address = start_broker(home / "data", log, *GROUP_SETTINGS)
         try:
             yield address
         finally:
