@@ -2,6 +2,7 @@
 
 import pytest
 from consumer_kit import SETTINGS, Client, Fleet, Topics, topic_id_of
+from guest_kit import Guest
 
 from barnabas.core.group.consumer_requests import ConsumerHeartbeatRequest
 from barnabas.core.group.records import (
@@ -94,54 +95,7 @@ def test_a_full_group_takes_nobody_more():
     assert fleet.beat(anna).error_code is ErrorCode.NONE
 
 
-# What cannot be
-
-
-def first(**changes):
-    fields = {
-        "rebalance_timeout_ms": 1000,
-        "subscribed_topic_names": ["t"],
-        "topic_partitions": {},
-    }
-    return ConsumerHeartbeatRequest("g", "anna", 0, **{**fields, **changes})
-
-
-@pytest.mark.parametrize(
-    ("request_", "message"),
-    [
-        (ConsumerHeartbeatRequest("g", " ", 0), "MemberId can't be empty."),
-        (
-            ConsumerHeartbeatRequest("g", "", 3, requires_member_id=False),
-            "MemberId can't be empty.",
-        ),
-        (
-            ConsumerHeartbeatRequest("g", "", -1, requires_member_id=False),
-            "MemberId can't be empty.",
-        ),
-        (ConsumerHeartbeatRequest("", "anna", 0), "GroupId can't be empty."),
-        (first(instance_id=""), "InstanceId can't be empty."),
-        (first(rack_id=" "), "RackId can't be empty."),
-        (first(rebalance_timeout_ms=-1), "RebalanceTimeoutMs must be provided in first request."),
-        (first(topic_partitions=None), "TopicPartitions must be empty when (re-)joining."),
-        (first(topic_partitions={T: (0,)}), "TopicPartitions must be empty when (re-)joining."),
-        (
-            first(subscribed_topic_names=None),
-            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
-        ),
-        (ConsumerHeartbeatRequest("g", "anna", -2), "InstanceId can't be null."),
-        (ConsumerHeartbeatRequest("g", "anna", -3), "MemberEpoch is invalid."),
-    ],
-)
-def test_a_request_that_makes_no_sense_is_invalid(fleet, request_, message):
-    reply = ask(fleet, request_)
-    assert (reply.error_code, reply.error_message) == (ErrorCode.INVALID_REQUEST, message)
-    assert fleet.machine.log == []
-
-
-def test_an_assignor_that_is_not_there_is_not_supported(fleet):
-    reply = ask(fleet, first(server_assignor="mine"))
-    assert reply.error_code is ErrorCode.UNSUPPORTED_ASSIGNOR
-    assert "Supported assignors: uniform, range." in reply.error_message
+# Who is not there
 
 
 @pytest.mark.parametrize("epoch", [5, -1])
@@ -382,3 +336,25 @@ def test_a_classic_group_is_no_consumer_group(fleet, epoch):
     reply = ask(fleet, ConsumerHeartbeatRequest("g", "anna", epoch))
     assert reply.error_code is ErrorCode.GROUP_ID_NOT_FOUND
     assert reply.error_message == "Group g is not a consumer group."
+
+
+def test_a_classic_group_with_members_changes_its_protocol(fleet):
+    guest = Guest(fleet, "carl")
+    guest.member_id = ask_join(fleet, guest).member_id
+    fleet.machine.ask("join", guest.join_request())
+    assert fleet.join("anna").epoch == 1
+    assert fleet.group.classic_member_count == 1
+
+
+def ask_join(fleet, guest):
+    return fleet.machine.answer("join", guest.join_request())
+
+
+def test_expressions_are_looked_at_by_a_heartbeat_with_nothing_else(fleet):
+    anna = fleet.join("anna", topics=None, regex="t")
+    fleet.settle()
+    fleet.machine.advance(10_001)
+    fleet.topics.make("t2", 1)
+    fleet.both.consumer.on_topics_changed(["t2"])
+    ask(fleet, anna.beat())
+    assert fleet.group.regexes_are_tried
