@@ -12,6 +12,7 @@ for, also the reply to a question that changes nothing. A shard that is not load
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import group_loading, group_records, topic_creation
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TOPIC: Final = "__consumer_offsets"
+#: Groups whose hash is remembered: it costs as much as the rest of a heartbeat.
+HASHES_KEPT: Final = 16_384
 _UNUSABLE: Final = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -385,6 +388,7 @@ def _deliver_flushed(result: Result, error: BaseException | None) -> None:
         ticket.answer(reply if error is None else ErrorCode.NOT_COORDINATOR)
 
 
+@lru_cache(HASHES_KEPT)
 def java_hash(text: str) -> int:
     """Hash as Java's String does: over UTF-16 units, in 32 bits, here without the sign."""
     value = 0

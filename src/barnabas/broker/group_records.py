@@ -28,7 +28,7 @@ from barnabas.wire.messages.records import (
 from barnabas.wire.messages.records import group_metadata as classic
 from barnabas.wire.messages.records import legacy_offset_commit as legacy
 from barnabas.wire.messages.records import offset_commit as offset
-from barnabas.wire.primitives import WireError
+from barnabas.wire.primitives import MAX_STRING_BYTES, WireError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +42,15 @@ _CLASSIC_GROUP: Final = 3
 #: The old form of an offset's key; the newer form has the number 1 and the same layout.
 _LEGACY_OFFSET: Final = 0
 _NUMBER: Final = struct.Struct(">h")
+_KEY_HEAD: Final = struct.Struct(">hh").pack
+_INDEX: Final = struct.Struct(">i").pack
+_OFFSET_HEAD: Final = struct.Struct(">hqiB").pack
+_TIMESTAMP: Final = struct.Struct(">q").pack
+#: From here on the length of a compact string (one more than its bytes) takes two bytes.
+_LENGTH_IN_TWO_BYTES: Final = 127
+_NO_TOPIC_ID: Final = bytes(16)
+#: One tagged field, number 0, of 16 bytes.
+_TOPIC_ID_TAG: Final = b"\x01\x00\x10"
 
 Pair = tuple[bytes, bytes | None]
 
@@ -86,6 +95,21 @@ def _value(message: Message, version: int = 0) -> bytes:
 
 
 def _encode_offset(record: kinds.OffsetCommitted) -> Pair:
+    """Write by hand what is written most: a third of the cost of a commit was making and encoding the two messages."""
+    metadata = record.metadata.encode()
+    if record.expire_timestamp_ms != -1 or len(metadata) >= _LENGTH_IN_TWO_BYTES:
+        return _encode_rare_offset(record)
+    tagged = b"\0" if record.topic_id == _NO_TOPIC_ID else _TOPIC_ID_TAG + record.topic_id
+    value = (
+        _OFFSET_HEAD(_OFFSET, record.offset, record.leader_epoch, len(metadata) + 1)
+        + metadata
+        + _TIMESTAMP(record.commit_timestamp_ms)
+        + tagged
+    )
+    return _offset_key(record.group_id, record.topic, record.partition), value
+
+
+def _encode_rare_offset(record: kinds.OffsetCommitted) -> Pair:
     expires = record.expire_timestamp_ms != -1
     value = offset.OffsetCommitValue(
         offset=record.offset,
@@ -93,14 +117,17 @@ def _encode_offset(record: kinds.OffsetCommitted) -> Pair:
         metadata=record.metadata,
         commit_timestamp=record.commit_timestamp_ms,
         expire_timestamp=record.expire_timestamp_ms,
-        topic_id=bytes(16) if expires else record.topic_id,
+        topic_id=_NO_TOPIC_ID if expires else record.topic_id,
     )
     key = _offset_key(record.group_id, record.topic, record.partition)
     return key, _value(value, _OFFSET_WITH_EXPIRY if expires else _OFFSET)
 
 
 def _offset_key(group_id: str, topic: str, index: int) -> bytes:
-    return _key(offset.OffsetCommitKey(group=group_id, topic=topic, partition=index))
+    group, name = group_id.encode(), topic.encode()
+    if len(group) > MAX_STRING_BYTES or len(name) > MAX_STRING_BYTES:
+        return _key(offset.OffsetCommitKey(group=group_id, topic=topic, partition=index))
+    return b"".join((_KEY_HEAD(1, len(group)), group, _NUMBER.pack(len(name)), name, _INDEX(index)))
 
 
 def _decode_offset(key: offset.OffsetCommitKey, value: offset.OffsetCommitValue) -> kinds.Record:

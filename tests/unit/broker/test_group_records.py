@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.broker import group_records
 from barnabas.core.group import records as kinds
+from barnabas.wire.messages.records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from barnabas.wire.primitives import WireError
 
 ID = bytes(range(16))
@@ -97,3 +98,24 @@ def test_cut_off_bytes_are_an_error(record):
             group_records.decode(key, value[:-1])
         with pytest.raises(WireError):
             group_records.decode(key, value[:1])
+
+
+@pytest.mark.parametrize(
+    "metadata", ["", "note", "x" * 125, "x" * 126, "x" * 127, "é" * 64, "x" * 4096]
+)
+@pytest.mark.parametrize("topic_id", [bytes(16), ID])
+def test_an_offset_written_by_hand_is_the_message(metadata, topic_id):
+    record = kinds.OffsetCommitted("gröup", "topic", 3, 42, 7, metadata, 1000, -1, topic_id)
+    key = OffsetCommitKey(group="gröup", topic="topic", partition=3)
+    value = OffsetCommitValue(
+        offset=42, leader_epoch=7, metadata=metadata, commit_timestamp=1000, topic_id=topic_id
+    )
+    assert group_records.encode(record) == (
+        b"\x00\x01" + b"".join(key.encode(0)),
+        b"\x00\x04" + b"".join(value.encode(4)),
+    )
+
+
+def test_a_group_id_that_no_record_can_hold_is_an_error():
+    with pytest.raises(WireError):
+        group_records.encode(kinds.OffsetCommitted("g" * 40_000, "t", 0, 1, 0, "", 0))
