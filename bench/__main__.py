@@ -38,7 +38,7 @@ def main(*, full: bool, tiny: bool, only: str, profile: bool, native: bool) -> N
         if profile:
             run_profile(scale, steps, native=native)
         else:
-            run_comparison(scale, steps, whole=not names)
+            run_comparison(scale, steps, names)
     except (build.CannotBuild, BrokerFailed) as problem:
         stop(str(problem))
     except KeyboardInterrupt:
@@ -83,7 +83,7 @@ def measured(
         progress.finish()
 
 
-def run_comparison(scale: Scale, steps: list[Step], *, whole: bool) -> None:
+def run_comparison(scale: Scale, steps: list[Step], names: set[str]) -> None:
     """Measure both brokers and tell."""
     class_path()
     about = history.circumstances(scale.name)
@@ -92,7 +92,7 @@ def run_comparison(scale: Scale, steps: list[Step], *, whole: bool) -> None:
         outcome.failures.append(
             "the source changed during the run: its figures belong to no commit"
         )
-    click.echo(report.table(outcome.results.values(), details=not whole))
+    click.echo(report.table(outcome.results.values(), details=bool(names)))
     click.echo(f"\n{report.verdicts(outcome.results.values())}")
     click.echo(f"noise: {report.noise_text(outcome.noise)}")
     click.echo(f"took {clock(outcome.seconds)} minutes on {about.machine}")
@@ -100,27 +100,29 @@ def run_comparison(scale: Scale, steps: list[Step], *, whole: bool) -> None:
         click.echo(f"not run: {text}")
     for text in outcome.failures:
         click.echo(f"FAILED: {text}")
-    keep(outcome, about, whole=whole and scale is not TINY)
+    keep(outcome, about, names if scale is not TINY else {"tiny"})
     sys.exit(1 if outcome.failures else 0)
 
 
-def keep(outcome: Outcome, about: history.Circumstances, *, whole: bool) -> None:
-    """Compare with the run before; write the results, and for a whole run the history and the page."""
+def keep(outcome: Outcome, about: history.Circumstances, names: set[str]) -> None:
+    """Compare with the run before; write the results, and what a whole run or one of a part of the page keeps."""
     before = history.last_like(about)
     if before:
         click.echo(f"\nagainst {before['commit']} of {before['date']}:")
         for text in history.changes(outcome.results, before) or ["nothing with a target changed"]:
             click.echo(f"  {text}")
     click.echo(f"\nevery sample: {history.write_results(outcome, about)}")
-    if not whole:
+    part = next((part for part in report.PARTS if names == {part}), "")
+    if outcome.failures or (names and not part):
         plots.write_all(outcome.results, history.RESULTS / "plots")
         click.echo(f"plots: {history.RESULTS / 'plots'}")
-    elif not outcome.failures:
+        return
+    if not names:
         history.append(history.line(outcome, about))
-        report.write_docs(outcome, about, plots.write_all(outcome.results))
-        click.echo(f"written: {report.DOCS}, {history.HISTORY}")
-        for text in report.unexplained(report.DOCS.read_text(), outcome.results.values()):
-            click.echo(f"to be written into {report.DOCS.name}: {text}")
+    report.write_docs(outcome, about, plots.write_all(outcome.results, of_part=part), part)
+    click.echo(f"written: {report.DOCS}{'' if part else f', {history.HISTORY}'}")
+    for text in report.unexplained(report.DOCS.read_text(), outcome.results.values()):
+        click.echo(f"to be written into {report.DOCS.name}: {text}")
 
 
 def run_profile(scale: Scale, steps: list[Step], *, native: bool) -> None:

@@ -181,11 +181,18 @@ def all_plots(results: dict[str, Result]) -> dict[str, tuple[str, str]]:
     return {name: plot for name, plot in plots.items() if plot[1]}
 
 
-def write_all(results: dict[str, Result], folder: Path = FOLDER) -> list[tuple[str, str]]:
-    """Write the plots; give titles and paths as the page in docs/ names them."""
+def write_all(
+    results: dict[str, Result], folder: Path = FOLDER, of_part: str = ""
+) -> list[tuple[str, str]]:
+    """Write the plots; give titles and paths as the page in docs/ names them.
+
+    A part of the page, run alone, must not take the place of the plot of all ratios.
+    """
     folder.mkdir(exist_ok=True)
     made = []
     for name, (title, document) in all_plots(results).items():
+        if of_part and name == "ratios":
+            continue
         (folder / f"{name}.svg").write_text(document)
         made.append((title, f"{folder.name}/{name}.svg"))
     return made

@@ -20,6 +20,8 @@ DOCS = Path(__file__).parents[1] / "docs/benchmarks.md"
 BEGIN = "<!-- results: written by `make bench`, do not edit -->"
 END = "<!-- end of results -->"
 REASONS = "## What is missed, and why"
+PARTS = ("scaling", "groups")
+"""Workloads that have a place of their own on the page, written when they are run alone."""
 COLUMNS = ("", "Barnabas", "Apache Kafka", "unit", "ratio", "target", "")
 
 
@@ -141,11 +143,22 @@ def noise_rows(noise: dict[str, list[Noise]]) -> list[str]:
     ]
 
 
-def generated(outcome: Outcome, about: Circumstances, plots: Sequence[tuple[str, str]]) -> str:
-    """The generated part of the page."""
+def marks(part: str = "") -> tuple[str, str]:
+    """Where the results of a whole run stand in the page, or those of a workload that was run alone."""
+    if not part:
+        return BEGIN, END
+    command = f"make bench ONLY={part}"
+    return f"<!-- {part}: written by `{command}`, do not edit -->", f"<!-- end of {part} -->"
+
+
+def generated(
+    outcome: Outcome, about: Circumstances, plots: Sequence[tuple[str, str]], part: str = ""
+) -> str:
+    """What stands between the marks."""
     results = list(outcome.results.values())
+    begin, end = marks(part)
     out = [
-        BEGIN,
+        begin,
         f"Barnabas {about.version} (commit {about.commit}) and Apache Kafka {about.kafka}, {about.date}, "
         f"`{about.scale}` run of {outcome.seconds / 60:.0f} minutes, librdkafka {about.librdkafka}.",
         f"Machine: {about.machine}.",
@@ -162,20 +175,24 @@ def generated(outcome: Outcome, about: Circumstances, plots: Sequence[tuple[str,
         "",
         *(f"- not run: {text}" for text in outcome.skipped),
         *(f"- failed: {text.splitlines()[0]}" for text in outcome.failures),
-        END,
+        end,
     ]
     return "\n".join(out)
 
 
-def replaced(page: str, part: str) -> str:
-    """Put the generated part into the page between its marks."""
-    before, found, rest = page.partition(BEGIN)
-    _old, ended, after = rest.partition(END)
+def replaced(page: str, text: str, part: str = "") -> str:
+    """Put the generated text into the page between its marks."""
+    begin, end = marks(part)
+    before, found, rest = page.partition(begin)
+    _old, ended, after = rest.partition(end)
     if not found or not ended:
-        raise ValueError(f"the page needs the marks {BEGIN} and {END}")
-    return before + part + after
+        raise ValueError(f"the page needs the marks {begin} and {end}")
+    return before + text + after
 
 
-def write_docs(outcome: Outcome, about: Circumstances, plots: Sequence[tuple[str, str]]) -> None:
+def write_docs(
+    outcome: Outcome, about: Circumstances, plots: Sequence[tuple[str, str]], part: str = ""
+) -> None:
     """Write docs/benchmarks.md anew between its marks."""
-    DOCS.write_text(replaced(DOCS.read_text(), generated(outcome, about, plots)))
+    text = generated(outcome, about, plots, part)
+    DOCS.write_text(replaced(DOCS.read_text(), text, part))

@@ -159,8 +159,26 @@ def test_a_missed_target_needs_a_reason_and_a_reason_a_missed_target():
 
 def test_the_real_page_gives_a_reason_for_everything_that_it_calls_missed():
     page = report.DOCS.read_text()
-    shown = page.partition(report.BEGIN)[2].partition(report.END)[0]
-    said = re.search(r"\*\*\d+ of \d+ targets met(?:; missed: ([^*]+))?\.\*\*", shown)
+    said = re.findall(r"\*\*\d+ of \d+ targets met(?:; missed: ([^*]+))?\.\*\*", page)
     assert said, "the page does not say which targets are met"
-    missed = set((said[1] or "").split(", ")) - {""}
+    missed = {key for keys in said for key in keys.split(", ")} - {""}
     assert missed - report.explained(page) == set()
+
+
+def test_a_part_of_the_page_is_written_alone():
+    page = report.DOCS.read_text()
+    for part in report.PARTS:
+        new = report.replaced(page, report.generated(outcome(), ABOUT, [], part), part)
+        begin, end = report.marks(part)
+        assert "abc1234" in new.partition(begin)[2].partition(end)[0]
+        assert new.partition(begin)[0] == page.partition(begin)[0]
+        assert new.partition(end)[2] == page.partition(end)[2]
+
+
+def test_the_plots_of_a_part_leave_that_of_all_ratios_alone(tmp_path):
+    results = outcome().results
+    plots.write_all(results, tmp_path, of_part="scaling")
+    assert not (tmp_path / "ratios.svg").exists()
+    assert (tmp_path / "partitions-cpu.svg").exists()
+    plots.write_all(results, tmp_path)
+    assert (tmp_path / "ratios.svg").exists()
