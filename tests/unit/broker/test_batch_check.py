@@ -10,6 +10,7 @@ from crc32c import crc32c
 
 from barnabas.broker import batch_check
 from barnabas.broker.batch_check import (
+    LOOP_RECORDS_LOOKED_AT_MAX,
     LOOP_RECORDS_MAX,
     LOOP_UNPACKED_BYTES_MAX,
     Refusal,
@@ -180,9 +181,13 @@ def test_what_kafka_takes_is_taken(codec, settings):
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_takes_long_is_left_for_the_background(codec):
-    """A small batch that unpacks to much, and a large one."""
+    """A small batch that unpacks to much, one of many records, and a large one."""
     settings = config()
-    for data in (batch(bytes(LOOP_UNPACKED_BYTES_MAX), codec=codec), batch(NOISE, codec=codec)):
+    for data in (
+        batch(bytes(LOOP_UNPACKED_BYTES_MAX), codec=codec),
+        batch(*[b""] * (LOOP_RECORDS_MAX + 1), codec=codec),
+        batch(NOISE, codec=codec),
+    ):
         header = check(view(data), 9, settings)
         assert open_now(view(data), header, settings, Unpacker()) is None
         assert open_later(view(data), header, settings).header == header
@@ -195,7 +200,7 @@ def test_what_takes_long_is_left_for_the_background(codec):
 
 
 def test_settings_that_ask_for_much_leave_it_for_the_background():
-    many = [Record(i, NOW_MS, b"k", None) for i in range(LOOP_RECORDS_MAX + 1)]
+    many = [Record(i, NOW_MS, b"k", None) for i in range(LOOP_RECORDS_LOOKED_AT_MAX + 1)]
     data = view(batches.build(many))
     assert open_now(data, read_header(data), config(), Unpacker()).batch is data
     for settings in (

@@ -135,6 +135,13 @@ def test_the_walk_agrees_with_decoding(runs, lie):
     assert batch.content_fits(built[batch.HEADER_SIZE :], len(sizes) + lie) == (lie == 0)
 
 
+@given(st.lists(st.sampled_from([0, 0, 0, 1, 9]), min_size=1, max_size=400), st.integers(-1, 1))
+def test_the_walk_over_few_lengths_in_any_order(sizes, lie):
+    built = memoryview(build([Record(i, 0, None, b"x" * size) for i, size in enumerate(sizes)]))
+    content = built[batch.HEADER_SIZE :]
+    assert batch.content_fits(content, len(sizes) + lie) == (lie == 0)
+
+
 def test_a_run_that_ends_outside_of_the_batch_is_no_run():
     built = build([Record(i, 0, None, b"x" * 20) for i in range(50)])
     short = memoryview(built)[: len(built) - 1]
