@@ -23,8 +23,6 @@ from barnabas.broker.group_topics import GroupTopics
 from barnabas.broker.tasks import drive
 from barnabas.core.group.shard import GroupShard
 from barnabas.model.errors import ErrorCode, KafkaError
-from barnabas.wire import batch
-from barnabas.wire.batch import Record
 from barnabas.wire.compression import Codec
 
 if TYPE_CHECKING:
@@ -178,13 +176,19 @@ class Coordinators:
         group_id: str,
         entry: Callable[[GroupShard, Ticket, int, int], Result],
         respond: Callable[[Call, Any], Any],
+        *,
+        brings_deadlines: bool = True,
     ) -> Any:  # noqa: ANN401
-        """Have a shard handle a request; its response, or None if the link gets it later."""
+        """Have a shard handle a request; its response, or None if the link gets it later.
+
+        Those that are many and at most put deadlines off say so: then there is nothing to book.
+        """
         hosted = self.find(group_id)
         clock = self._node.world.clock
         ticket = Held(call, respond)
         self._carry_out(hosted, entry(hosted.shard, ticket, clock.monotonic_ms(), clock.now_ms()))
-        self._book(hosted)
+        if brings_deadlines:
+            self._book(hosted)
         ticket.is_late = True
         return ticket.response
 
@@ -227,22 +231,20 @@ class Coordinators:
         if code:
             return code
         now_ms = self._node.world.clock.now_ms()
-        records = [
-            Record(number, now_ms, *group_records.encode(record))
-            for number, record in enumerate(result.records)
-        ]
-        data = memoryview(batch.build(records, codec=self._codec))
+        data, header = group_records.encode_batch(result.records, now_ms, self._codec)
         if len(data) > config.max_message_bytes:
             log.error("%s: a batch of %d bytes is too large", replica.key, len(data))
             return ErrorCode.MESSAGE_TOO_LARGE
-        base_offset = replica.append(data, batch.read_header(data), now_ms)
-        if isinstance(base_offset, ErrorCode):
-            return base_offset
+        place = replica.append(data, header, now_ms)
+        if place.__class__ is ErrorCode:
+            return place
         assert replica.state.high_watermark == replica.log.log_end_offset, "the only replica"
-        replica.metrics.messages_in += len(records)
+        replica.metrics.messages_in += len(result.records)
         replica.metrics.bytes_in += len(data)
-        for number, record in enumerate(result.records):
-            hosted.shard.replay(record, base_offset + number)
+        replay = hosted.shard.replay
+        for record in result.records:
+            replay(record, place)
+            place += 1
         return ErrorCode.NONE
 
     # Time

@@ -14,6 +14,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.group import records as kinds
+from barnabas.wire.batch import put_head, write_varint
 from barnabas.wire.messages.records import (
     consumer_group_current_member_assignment as current,
 )
@@ -31,8 +32,10 @@ from barnabas.wire.messages.records import offset_commit as offset
 from barnabas.wire.primitives import MAX_STRING_BYTES, WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from barnabas.wire.batch import BatchHeader
+    from barnabas.wire.compression import Codec
     from barnabas.wire.primitives import Buffer, Message
 
 #: The version that carries an expiry of its own; and the one that all others have.
@@ -58,6 +61,28 @@ Pair = tuple[bytes, bytes | None]
 def encode(record: kinds.Record) -> Pair:
     """Give the key and the value to append."""
     return _ENCODERS[type(record)](record)
+
+
+def encode_batch(
+    records: Sequence[kinds.Record], timestamp_ms: int, codec: Codec
+) -> tuple[memoryview, BatchHeader]:
+    """Write records as one batch, ready to append, with what stands in its header."""
+    payload = bytearray()
+    for number, record in enumerate(records):
+        key, value = _ENCODERS[type(record)](record)
+        body = bytearray(b"\0\0")  # no attributes, the batch's own timestamp
+        write_varint(body, number)
+        write_varint(body, len(key))
+        body += key
+        if value is None:
+            body.append(1)  # a length of -1: a tombstone
+        else:
+            write_varint(body, len(value))
+            body += value
+        body.append(0)  # no headers
+        write_varint(payload, len(body))
+        payload += body
+    return put_head(payload, len(records), timestamp_ms, codec)
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> kinds.Record | None:

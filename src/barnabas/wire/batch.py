@@ -345,6 +345,30 @@ def build(
     return batch
 
 
+def put_head(
+    payload: Bytes, record_count: int, timestamp_ms: int, codec: Codec = Codec.NONE
+) -> tuple[memoryview, BatchHeader]:
+    """Make a batch of records that are encoded already, all of one time and numbered from 0; give its header too."""
+    packed: Bytes = compress(codec, payload) if codec else payload
+    length = len(packed) + HEADER_SIZE - LOG_OVERHEAD
+    last = record_count - 1
+    batch = bytearray(HEADER_SIZE)
+    batch += packed
+    _HEADER.pack_into(
+        batch, 0,
+        0, length, -1, MAGIC, 0, codec, last, timestamp_ms, timestamp_ms,
+        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, record_count,
+    )  # fmt: skip
+    view = memoryview(batch)
+    crc = crc32c(view[CRC_START:])
+    _CRC.pack_into(batch, 17, crc)
+    header = BatchHeader(
+        0, length, -1, MAGIC, crc, int(codec), last, timestamp_ms, timestamp_ms,
+        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, record_count,
+    )  # fmt: skip
+    return view, header
+
+
 def repack(batch: memoryview, content: Bytes, codec: Codec, level: int | None = None) -> bytearray:
     """Encode a batch again whose content is unpacked, with another codec; everything else stays as it was."""
     again = bytearray(batch[:HEADER_SIZE])

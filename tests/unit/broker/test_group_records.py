@@ -6,6 +6,9 @@ import pytest
 
 from barnabas.broker import group_records
 from barnabas.core.group import records as kinds
+from barnabas.wire import batch
+from barnabas.wire.batch import Record
+from barnabas.wire.compression import Codec
 from barnabas.wire.messages.records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from barnabas.wire.primitives import WireError
 
@@ -119,3 +122,23 @@ def test_an_offset_written_by_hand_is_the_message(metadata, topic_id):
 def test_a_group_id_that_no_record_can_hold_is_an_error():
     with pytest.raises(WireError):
         group_records.encode(kinds.OffsetCommitted("g" * 40_000, "t", 0, 1, 0, "", 0))
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_a_batch_is_one_that_anybody_can_read(codec):
+    data, header = group_records.encode_batch(RECORDS[:7] * 40, 1234, codec)
+    assert batch.read_header(data) == header
+    assert batch.checksum_matches(data, header)
+    found = batch.read_records(data, 1 << 20)
+    assert [(one.offset, one.timestamp, one.headers) for one in found] == [
+        (number, 1234, ()) for number in range(280)
+    ]
+    assert [group_records.decode(one.key, one.value) for one in found] == RECORDS[:7] * 40
+    again = batch.build(
+        [
+            Record(number, 1234, *group_records.encode(one))
+            for number, one in enumerate(RECORDS[:7] * 40)
+        ],
+        codec=codec,
+    )
+    assert bytes(data) == bytes(again)

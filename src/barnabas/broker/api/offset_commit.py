@@ -47,8 +47,8 @@ def handle(call: Call) -> Any:  # noqa: ANN401
     def respond(call: Call, reply: CommitReply) -> OffsetCommitResponse:
         if reply.error_code:
             return refuse(asked, reply.error_code, None)
-        ids = {topic.name: topic.topic_id for topic in topics}
         by_id = call.version >= _TOPIC_IDS_SINCE
+        ids = {topic.name: topic.topic_id for topic in topics} if by_id else {}
         answered = [
             OffsetCommitResponseTopic(
                 name="" if by_id else name,
@@ -67,6 +67,7 @@ def handle(call: Call) -> Any:  # noqa: ANN401
         asked.group_id,
         lambda shard, ticket, now_ms, wall_ms: shard.commit(ticket, request, now_ms, wall_ms),
         respond,
+        brings_deadlines=False,
     )
 
 
