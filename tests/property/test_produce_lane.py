@@ -62,7 +62,9 @@ def batch_bytes(draw):
 @st.composite
 def requests(draw):
     """A request that is like the others, but for one now and then."""
-    topic = draw(st.sampled_from(["plain"] * 9 + ["stamped", "synced", "missing"]))
+    topic = draw(
+        st.sampled_from(["plain"] * 9 + ["other-plain"] * 2 + ["stamped", "synced", "missing"])
+    )
     data = [
         PartitionProduceData(
             index=draw(st.sampled_from([0, 0, 0, 1, 2, 9])), records=draw(batch_bytes())
@@ -96,6 +98,7 @@ class Peer:
                 "stamped": [("message.timestamp.type", "LogAppendTime")],
                 "synced": [("flush.messages", "1")],
                 "small": [("segment.bytes", str(1 << 20))],
+                "other-plain": [],
             }.items()
         ]
         self.general(frame(CreateTopicsRequest(topics=topics, timeout_ms=1000), 7, 0))

@@ -38,7 +38,7 @@ from barnabas.wire.compression import Codec
 from barnabas.wire.primitives import uvarint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from barnabas.broker.call import Call
     from barnabas.broker.metrics import Metrics
@@ -52,8 +52,10 @@ PRODUCE: Final = 0
 FIRST_VERSION: Final = 5
 #: From this one on lengths are varints and tagged fields follow the records.
 _FIRST_FLEXIBLE: Final = 9
-#: Partitions that one connection writes to in turns; more go the general way.
-LANES_MAX: Final = 256
+#: Lanes of one version that the node keeps, the oldest goes first: about 1 KB each.
+LANES_MAX: Final = 16_384
+#: Lengths of what repeats that a connection tries, one for each length of a topic's name.
+LENGTHS_MAX: Final = 4
 
 _UNLIMITED: Final = 0x7FFFFFFFFFFFFFFF
 #: A frame's length, key and version, correlation id; then comes what repeats.
@@ -70,7 +72,7 @@ _VARINT_BITS: Final = 35
 
 
 class Lane:
-    """One partition that a connection produces to, and what its answers look like."""
+    """One partition that requests of one form go to, and what their answers look like."""
 
     __slots__ = (
         "_acks", "_after", "_before", "_codec_max", "_config", "_failed", "_pack", "_size", "_unpacker", "replica",
@@ -92,6 +94,10 @@ class Lane:
             f">4si{len(self._before)}sqqq{len(self._after)}s"
         ).pack
         self._failed = failed
+
+    def is_open_to(self, replica: Replica) -> bool:
+        """Tell whether requests like the first one still mean this partition, with these settings."""
+        return self.replica is replica and self._config is replica.config
 
     def answer(self, correlation_id: int, appended: int | ErrorCode) -> bytes:
         """Tell where the batch went, or that it could not be written."""
@@ -152,17 +158,25 @@ Staged = tuple["Link", Lane, int, memoryview, "BatchHeader"]
 
 
 class Staging:
-    """The requests of a turn that went a lane. Their memory must stay theirs until `write`."""
+    """All lanes, and the requests of a turn that went one. Their memory must stay theirs until `write`."""
 
-    __slots__ = ("_clock", "_metrics", "_staged", "now_ms")
+    __slots__ = ("_clock", "_lanes", "_metrics", "_staged", "now_ms")
 
     def __init__(self, clock: Clock, metrics: Metrics) -> None:
         """Start with none."""
         self._clock = clock
         self._metrics = metrics
         self._staged: list[Staged] = []
+        self._lanes: dict[int, dict[bytes, Lane]] = {}
         #: The time of the turn, as batches are judged by it.
         self.now_ms = 0
+
+    def lanes(self, kind: int) -> dict[bytes, Lane]:
+        """Give the lanes of one API version by what repeats in their requests: client id, topic, partition, acks.
+
+        They are no connection's own. Once connections have principals these belong to what is looked up.
+        """
+        return self._lanes.setdefault(kind, {})
 
     def begin(self) -> None:
         """Look at the clock before the first of several requests."""
@@ -212,30 +226,40 @@ class Staging:
 
 
 class ProduceLanes:
-    """The lanes of one connection."""
+    """The lanes that one connection has found."""
 
-    __slots__ = ("_by_prefix", "_kind", "_length_at", "_link", "_staging", "_tail")
+    __slots__ = ("_by_prefix", "_kind", "_lengths", "_link", "_staging", "_tail")
 
     def __init__(self, link: Link, staging: Staging) -> None:
         """Start without a lane."""
         self._link = link
         self._staging = staging
+        #: Key and version of the requests, and their lanes.
+        self._kind = -1
         self._by_prefix: dict[bytes, Lane] = {}
-        #: Key and version of the requests, and where in them the length of the records stands.
-        self._kind = self._length_at = -1
+        #: Where in the requests the length of the records stands.
+        self._lengths: list[int] = []
         #: What stands behind the records.
         self._tail = b""
 
-    def add(self, frame: memoryview, length_at: int, lane: Lane) -> None:
-        """Recognise requests that are the same up to the length of their records."""
+    def find(self, frame: memoryview, length_at: int) -> Lane | None:
+        """Look up the lane of a request whose records' length stands there, and recognise such requests from now on."""
         (kind,) = _LENGTH.unpack_from(frame)
-        length_at += _LENGTH.size  # from here on the frame's own length counts
-        is_new = kind != self._kind or length_at != self._length_at
-        if is_new or len(self._by_prefix) >= LANES_MAX:
-            self._by_prefix.clear()
-            self._kind, self._length_at = kind, length_at
+        if kind != self._kind:
+            self._kind = kind
+            self._by_prefix = self._staging.lanes(kind)
+            self._lengths = []
             self._tail = _NO_TAGS if kind & 0xFFFF >= _FIRST_FLEXIBLE else b""
-        self._by_prefix[bytes(frame[_PREFIX_AT - _LENGTH.size : length_at - _LENGTH.size])] = lane
+        if length_at + _LENGTH.size not in self._lengths:
+            self._lengths = [length_at + _LENGTH.size, *self._lengths[: LENGTHS_MAX - 1]]
+        return self._by_prefix.get(bytes(frame[_PREFIX_AT - _LENGTH.size : length_at]))
+
+    def add(self, frame: memoryview, length_at: int, lane: Lane) -> None:
+        """Let requests that are the same up to the length of their records go this lane."""
+        lanes = self._by_prefix
+        if len(lanes) >= LANES_MAX:
+            del lanes[next(iter(lanes))]
+        lanes[bytes(frame[_PREFIX_AT - _LENGTH.size : length_at])] = lane
 
     def take(self, view: memoryview, position: int, end: int) -> int:
         """Stage the requests from `position` on as long as they repeat; return where they end.
@@ -258,15 +282,20 @@ class ProduceLanes:
 
     def _find(self, view: memoryview, position: int, end: int) -> tuple[Staged, int] | None:
         """Find a request that repeats, whole, at this position, and check it; where it ends."""
-        length_at = position + self._length_at
-        if end - length_at <= HEADER_SIZE:
+        if end - position <= _PREFIX_AT:
             return None
         size, kind, correlation_id = _HEAD(view, position)
         frame_end = position + 4 + size
         if kind != self._kind or frame_end > end:
             return None
-        lane = self._by_prefix.get(bytes(view[position + _PREFIX_AT : length_at]))
-        if lane is None:
+        for length in self._lengths:
+            length_at = position + length
+            lane = self._by_prefix.get(bytes(view[position + _PREFIX_AT : length_at]))
+            if lane is not None:
+                break
+        else:
+            return None
+        if frame_end - length_at <= HEADER_SIZE:
             return None
         if self._tail:
             length, start = _read_compact_length(view, length_at)
@@ -274,7 +303,12 @@ class ProduceLanes:
             (length,) = _LENGTH.unpack_from(view, length_at)
             start = length_at + _LENGTH.size
         stop = start + length
-        if length < HEADER_SIZE or bytes(view[stop:frame_end]) != self._tail:
+        tail = self._tail
+        if (
+            length < HEADER_SIZE
+            or stop + len(tail) != frame_end
+            or bytes(view[stop:frame_end]) != tail
+        ):
             return None  # its records are not where they were before
         batch = view[start:stop]
         header = lane.check(batch, self._staging.now_ms)
@@ -317,11 +351,11 @@ def may_repeat(call: Call, replica: Replica, header: BatchHeader) -> bool:
 
 
 def open_lane(
-    call: Call, replica: Replica, size: int, marked: ProduceResponse, failed: ProduceResponse
+    call: Call, replica: Replica, size: int, answers: Callable[[], Iterable[ProduceResponse]]
 ) -> None:
-    """Let the next requests of this connection that are like this one go a lane.
+    """Let the next requests that are like this one, whose records have this size, go a lane.
 
-    `size` is that of its records, `marked` its answer with MARKS for the offsets, `failed` the one for a disk that failed.
+    `answers` makes the answer to it with MARKS for the offsets, and the one for a disk that failed.
     """
     frame = call.frame
     length, tail = _LENGTH.pack(size), b""
@@ -334,5 +368,7 @@ def open_lane(
     lanes = call.link.lanes
     if lanes is None:
         lanes = call.link.lanes = ProduceLanes(call.link, call.node.staging)
-    answers = (b"".join(call.encode(answer)) for answer in (marked, failed))
-    lanes.add(frame, length_at, Lane(replica, call, *answers))
+    lane = lanes.find(frame, length_at)
+    if lane is None or not lane.is_open_to(replica):
+        marked, failed = (b"".join(call.encode(answer)) for answer in answers())
+        lanes.add(frame, length_at, Lane(replica, call, marked, failed))

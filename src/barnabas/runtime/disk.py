@@ -45,11 +45,11 @@ _FILE_MODE: Final = 0o644
 
 
 def default_max_open_files() -> int:
-    """Half of what the process may open, less a reserve: the other half is for connections."""
+    """Three quarters of what the process may open, less a reserve: the rest is for connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         soft = 1 << 20
-    return max(MIN_OPEN_FILES, soft // 2 - RESERVED_DESCRIPTORS)
+    return max(MIN_OPEN_FILES, soft // 4 * 3 - RESERVED_DESCRIPTORS)
 
 
 class RealFile:
@@ -150,7 +150,7 @@ class RealDisk:
     """See `ports.Disk`. Paths go to the system as they are."""
 
     def __init__(self, max_open_files: int | None = None) -> None:
-        """Bound the open descriptors; by default half of what the process may have."""
+        """Bound the open descriptors; by default three quarters of what the process may have."""
         self.max_open_files = max_open_files or default_max_open_files()
         self._lock = threading.RLock()
         # Folder -> name -> file. An entry goes with its file, so there are no more than files on the disk.

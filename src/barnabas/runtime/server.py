@@ -134,6 +134,7 @@ class Connection:
         self._server.forget(self, self._fd)
         self._sock.close()
         self._out.clear()
+        self.lanes = None  # they know this link: a circle that only the collector would find
         self._frame = None
         self._backlog = b""
 

@@ -100,10 +100,34 @@ def test_a_partition_that_was_not_seen_before_does_not(peer):
     )  # fmt: skip
 
 
-def test_another_version_does_not_and_begins_anew(peer):
+def test_another_version_does_not_and_has_lanes_of_its_own(peer):
     assert taken(peer, produce(2, version=11))[0] == 0
     peer.general(produce(2, version=11))
     assert taken(peer, produce(3))[0] == 0
+    assert taken(peer, produce(3, version=11))[0] == 1
+
+
+def test_topics_with_names_of_different_lengths_take_it_in_turns(peer):
+    peer.general(produce(2, topic="small"))
+    peer.general(produce(3, topic="stamped"))
+    peer.general(produce(4, topic="other-plain"))
+    assert taken(peer, produce(5), produce(6, topic="other-plain"), produce(7))[0] == 3
+
+
+def test_a_second_connection_of_the_same_client_finds_the_lane(peer):
+    other = Other(peer)
+    stream = produce(2)
+    assert other.link.lanes.take(memoryview(bytearray(stream)), 0, len(stream)) == len(stream)
+
+
+@pytest.mark.parametrize("version", [8, VERSION])
+def test_records_that_claim_to_reach_into_the_next_frame_do_not(peer, version):
+    peer.general(produce(2, version=version))
+    whole, behind = produce(3, version=version), produce(4, size=500, version=version)
+    cut_off = bytearray(behind[: len(whole)])
+    cut_off[:4] = whole[:4]  # a frame of this length, whose records say they are longer
+    stream = bytes(cut_off) + behind[len(whole) :]
+    assert peer.link.lanes.take(memoryview(bytearray(stream)), 0, len(stream)) == 0
 
 
 def test_a_frame_that_is_not_here_whole_waits(peer):

@@ -399,7 +399,7 @@ def test_default_bound_leaves_room_for_connections() -> None:
 def test_unlimited_process_still_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     unlimited = disk_module.resource.RLIM_INFINITY
     monkeypatch.setattr(disk_module.resource, "getrlimit", lambda _: (unlimited, unlimited))
-    assert default_max_open_files() == (1 << 19) - disk_module.RESERVED_DESCRIPTORS
+    assert default_max_open_files() == (3 << 18) - disk_module.RESERVED_DESCRIPTORS
 
 
 def test_directory_is_locked_within_the_process(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ from barnabas.wire.messages.produce import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from barnabas.broker.batch_check import Opened
     from barnabas.broker.call import Call
     from barnabas.broker.replicas import Replica
@@ -200,7 +202,7 @@ def _append(
     metrics.messages_in += header.record_count
     metrics.bytes_in += len(batch)
     if produce_lane.may_repeat(call, replica, header):
-        _open_lane(call, replica, len(batch))
+        produce_lane.open_lane(call, replica, len(batch), lambda: _lane_answers(call, replica))
     return PartitionProduceResponse(
         index=replica.key.partition,
         base_offset=base_offset,
@@ -209,28 +211,22 @@ def _append(
     )
 
 
-def _open_lane(call: Call, replica: Replica, size: int) -> None:
-    """Show the lane how requests like this one are answered."""
-    topic = call.request.topic_data[0]
+def _lane_answers(call: Call, replica: Replica) -> Iterator[ProduceResponse]:
+    """Show a lane how requests like this one are answered: with marks for the offsets, and when its disk failed."""
+    topic, index = call.request.topic_data[0], replica.key.partition
     base_offset, append_time, log_start_offset = produce_lane.MARKS
     marked = PartitionProduceResponse(
-        index=replica.key.partition,
+        index=index,
         base_offset=base_offset,
         log_append_time_ms=append_time,
         log_start_offset=log_start_offset,
     )
     failed = _not_written(replica)
-    answers = (
-        ProduceResponse(
-            responses=[
-                TopicProduceResponse(
-                    name=topic.name, topic_id=topic.topic_id, partition_responses=[partition]
-                )
-            ]
+    for partition in (marked, _failed(index, failed.code, failed.message)):
+        answer = TopicProduceResponse(
+            name=topic.name, topic_id=topic.topic_id, partition_responses=[partition]
         )
-        for partition in (marked, _failed(replica.key.partition, failed.code, failed.message))
-    )
-    produce_lane.open_lane(call, replica, size, *answers)
+        yield ProduceResponse(responses=[answer])
 
 
 def _not_written(replica: Replica) -> Refusal:
