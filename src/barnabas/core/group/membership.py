@@ -134,7 +134,7 @@ def _note_regex(ctx: Context, turn: Turn, change: Change) -> tuple[bool, bool]:
 
 def _schedule_regexes(ctx: Context, turn: Turn, change: Change, is_new: bool) -> None:
     group = change.group
-    if group.regexes_are_tried or turn.wall_ms <= _tried_ms(group) + REGEX_MIN_INTERVAL_MS:
+    if group.regexes_are_tried or _were_just_tried(group, turn.wall_ms):
         return
     counts = group.subscriptions.copy()
     counts.add_member((), change.before.subscribed_topic_regex, -1)
@@ -153,14 +153,18 @@ def _tried_ms(group: ConsumerGroup) -> int:
     return -REGEX_MIN_INTERVAL_MS - 1
 
 
+def _were_just_tried(group: ConsumerGroup, wall_ms: int) -> bool:
+    # A time that is to come was written before the clock was set back: it must not hold the group up until it comes.
+    return 0 <= wall_ms - _tried_ms(group) <= REGEX_MIN_INTERVAL_MS
+
+
 def regexes_are_due(ctx: Context, group: ConsumerGroup, wall_ms: int) -> bool:
     """Tell whether the group's expressions should be tried, as far as time and topics go."""
-    tried_ms = _tried_ms(group)
-    if group.regexes_are_tried or wall_ms <= tried_ms + REGEX_MIN_INTERVAL_MS:
+    if group.regexes_are_tried or _were_just_tried(group, wall_ms):
         return False
     if group.regexes_are_stale or len(group.subscriptions.regexes) != len(group.resolved):
         return True
-    return wall_ms > tried_ms + ctx.settings.consumer_regex_refresh_interval_ms
+    return wall_ms > _tried_ms(group) + ctx.settings.consumer_regex_refresh_interval_ms
 
 
 def try_regexes(ctx: Context, turn: Turn, group: ConsumerGroup) -> None:
@@ -215,7 +219,8 @@ def _may_assign(ctx: Context, turn: Turn, group: ConsumerGroup) -> bool:
     interval_ms = ctx.assignment_interval_ms(group.group_id)
     if not group.assignment_timestamp_ms or not interval_ms:
         return True
-    return turn.wall_ms >= group.assignment_timestamp_ms + interval_ms
+    # A time that is to come was written before the clock was set back: it must not hold the group up until it comes.
+    return not 0 <= turn.wall_ms - group.assignment_timestamp_ms < interval_ms
 
 
 def reconcile(

@@ -267,3 +267,30 @@ def test_expressions_that_are_fresh_are_not_tried_for_a_full_heartbeat(fleet):
     assert ask(fleet, anna.full()).assignment == {T: (0, 1, 2, 3)}
     fleet.machine.advance(0)
     assert len(fleet.machine.log) == before
+
+
+# A wall clock that is set back
+
+
+def set_clock_back(fleet):
+    fleet.machine.wall_ms -= 3_600_000
+
+
+def test_a_clock_set_back_does_not_keep_a_group_from_its_next_target():
+    fleet = Fleet(Topics(t=2), GroupSettings())
+    anna = fleet.join("anna")
+    set_clock_back(fleet)
+    bob = fleet.join("bob")
+    fleet.settle()
+    assert sorted(map(len, (anna.owned[T], bob.owned[T]))) == [1, 1]
+
+
+def test_a_clock_set_back_does_not_keep_expressions_from_being_tried(fleet):
+    anna = fleet.join("anna", topics=None, regex="t.*")
+    fleet.settle()
+    set_clock_back(fleet)
+    fleet.topics.make("t2", 1)
+    changed(fleet, "t2")
+    fleet.beat(anna)
+    fleet.settle()
+    assert anna.owned[topic_id_of("t2")] == (0,)
