@@ -91,7 +91,7 @@ class History:
 
     def __init__(self, *, failures_explained: bool) -> None:
         """Know nothing; requests may fail for reasons unknown to the node if its store or disk fails."""
-        self._failures_explained = failures_explained
+        self.failures_explained = failures_explained
         self.ledgers: dict[Key, Ledger] = {}
         self.promises: dict[str, Promises] = {}
         self._producer_ids: dict[int, str] = {}
@@ -248,7 +248,7 @@ class History:
 
     def on_failures(self, node: Node) -> None:
         """Look at how many requests a node failed to answer for reasons it did not expect."""
-        if node.metrics.failures and not self._failures_explained:
+        if node.metrics.failures and not self.failures_explained:
             raise Violation(
                 "failures are explained",
                 f"{node.metrics.failures} requests failed with an exception; --trace shows the node's log",

@@ -10,13 +10,15 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.coordinators import TOPIC as OFFSETS_TOPIC
 from barnabas.broker.node import Node
 from barnabas.model.config.broker_config import BrokerConfig
 from barnabas.sim.admin import Admin, TopicSpec
 from barnabas.sim.checkers import History, Promises
 from barnabas.sim.consumer import Auditor, Consumer
 from barnabas.sim.faults import Faults
-from barnabas.sim.machine import Machine
+from barnabas.sim.groups import GroupPlan, Groups, OffsetAuditor, draw_plan
+from barnabas.sim.machine import Crash, Machine
 from barnabas.sim.network import Network
 from barnabas.sim.producer import Producer, Style
 from barnabas.sim.violation import Violation
@@ -28,11 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.sim.checkers import Key
+    from barnabas.sim.client import Client
 
 #: Faults happen up to here.
 TROUBLE_US: Final = 4 * SECOND
 #: Requests that nobody waits for any more are over after this time.
 SETTLING_US: Final = 4 * SECOND
+#: The last part of that time, in which groups stay as they are: longer than any session.
+REST_US: Final = 1500 * MS
 #: Once healed, everything must be done within this time.
 PATIENCE_US: Final = 60 * SECOND
 #: What topics are made with: setting, how often, one of these values.
@@ -64,14 +69,18 @@ def run_seed(
     seed: int,
     *,
     node_class: type[Node] = Node,
+    with_groups: bool = True,
     on_note: Callable[[int, str], None] | None = None,
 ) -> Verdict:
-    """Run one seed. `node_class` is for trying out nodes that break a promise."""
+    """Run one seed. `node_class` is for trying out nodes that break a promise.
+
+    Without groups the run is what it would be if the seed had drawn none.
+    """
     broker_log = logging.getLogger("barnabas")
     was_disabled = broker_log.manager.disable
     if on_note is None:
         logging.disable(logging.CRITICAL)
-    run = Run(seed, node_class, on_note)
+    run = Run(seed, node_class, on_note, with_groups=with_groups)
     violation = None
     try:
         run.play()
@@ -89,12 +98,20 @@ class Run:
     """The parts of one run."""
 
     def __init__(
-        self, seed: int, node_class: type[Node], on_note: Callable[[int, str], None] | None
+        self,
+        seed: int,
+        node_class: type[Node],
+        on_note: Callable[[int, str], None] | None,
+        *,
+        with_groups: bool,
     ) -> None:
         """Build everything; nothing happens yet."""
         self.scheduler = Scheduler(seed, on_note)
         self._chance = self.scheduler.chance("run")
-        self.machine = Machine(self.scheduler, _broker_config(self._chance), node_class)
+        group_chance = self.scheduler.chance("groups")
+        plan = draw_plan(group_chance) if with_groups else GroupPlan(has_groups=False)
+        config = _broker_config(self._chance, plan.broker_settings)
+        self.machine = Machine(self.scheduler, config, node_class)
         self.network = Network(self.scheduler, self.machine)
         self.faults = Faults(self.scheduler, self.machine, self.network)
         explained = {"disk error", "store failure"}.intersection(self.faults.kinds)
@@ -105,7 +122,7 @@ class Run:
         ]
         self.keys: list[Key] = []
         for topic in topics:
-            flushed = ("flush.messages", "1") in topic.configs
+            flushed = dict(topic.configs).get("flush.messages", "1" if plan.flushed else "") == "1"
             for index in range(topic.partition_count):
                 self.keys.append((topic.name, index))
                 self.history.add_partition((topic.name, index), flushed=flushed)
@@ -124,6 +141,11 @@ class Run:
         )
         self.producers = [self._producer(number) for number in range(self._chance.randint(1, 4))]
         self.consumers = [self._consumer(number) for number in range(self._chance.randint(0, 2))]
+        self.groups: Groups | None = None
+        if plan.has_groups:
+            self.consumers = []  # members read enough
+            self.groups = Groups(group_chance, plan, self.network, self.history, self.keys)
+            self.admin.expect_topic(OFFSETS_TOPIC, plan.partition_count)
 
     def _producer(self, number: int) -> Producer:
         style = _style(self._chance, self.faults.kinds)
@@ -145,9 +167,13 @@ class Run:
         self.machine.start()
         for client in (self.admin, *self.producers, *self.consumers):
             client.wake(self._chance.randint(0, 300 * MS))
+        if self.groups is not None:
+            self.groups.start()
         self.faults.book(TROUBLE_US)
         self.scheduler.run(lambda: False, TROUBLE_US)
         self.faults.heal()
+        if self.groups is not None:
+            self.groups.calm()
         self._finish_work()
         self._audit()
 
@@ -164,22 +190,45 @@ class Run:
             consumer.hang_up()
 
         self.admin.rest()
-        # What was asked for and given up may still take effect.
-        self.scheduler.run(lambda: False, self.scheduler.now_us + SETTLING_US)
+        if self.groups is None:
+            # What was asked for and given up may still take effect.
+            self.scheduler.run(lambda: False, self.scheduler.now_us + SETTLING_US)
+        else:
+            self._settle(self.groups)
+
+    def _settle(self, groups: Groups) -> None:
+        """Let groups come to rest, and see that they stay so."""
+        scheduler, since_us = self.scheduler, self.scheduler.now_us
+        if not scheduler.run(lambda: groups.have_settled(since_us), since_us + PATIENCE_US):
+            raise self._stuck(groups.problems(since_us))
+        # Who died last is missed only now.
+        scheduler.run(lambda: False, scheduler.now_us + SETTLING_US - REST_US)
+        groups.note_generations()
+        scheduler.run(lambda: False, scheduler.now_us + REST_US)
+        groups.check_rest(since_us)
+        groups.stop()
+        if self._chance.random() < 0.5:
+            self.machine.crash(Crash.PROCESS, 10 * MS)
 
     def _audit(self) -> None:
         auditor = Auditor("auditor", self.network, self.history, self.keys)
         auditor.wake()
         self.admin.audit()
+        clients: list[Client] = [auditor, self.admin]
+        if self.groups is not None:
+            clients.append(OffsetAuditor("offset auditor", self.network, self.groups))
+            clients[-1].wake()
 
         def finished() -> bool:
-            return auditor.is_finished and self.admin.is_finished
+            return all(client.is_finished for client in clients)
 
         if not self.scheduler.run(finished, self.scheduler.now_us + PATIENCE_US):
             raise self._stuck([f"auditor: {auditor.unfinished}", f"admin: {self.admin.unfinished}"])
         for key, records in auditor.found.items():
             read = [(record.offset, record.value or b"") for record in records]
             self.history.judge(key, read, auditor.starts[key])
+            if self.groups is not None:
+                self.groups.history.judge(key, read)
         assert self.machine.node is not None
         self.history.on_failures(self.machine.node)
 
@@ -189,7 +238,7 @@ class Run:
         return Violation("work gets done", f"the broker is {state}; {'; '.join(waiting)}")
 
 
-def _broker_config(chance: random.Random) -> BrokerConfig:
+def _broker_config(chance: random.Random, more: dict[str, str]) -> BrokerConfig:
     checkpoint_ms = str(chance.choice((200, 1000, 60_000)))
     return BrokerConfig(
         {
@@ -197,6 +246,7 @@ def _broker_config(chance: random.Random) -> BrokerConfig:
             "broker.id": "1",
             "log.flush.offset.checkpoint.interval.ms": checkpoint_ms,
             "max.incremental.fetch.session.cache.slots": str(chance.choice((1, 2, 1000))),
+            **more,
         }
     )
 
