@@ -1,0 +1,451 @@
+"""Group shards on a node: where groups are, what survives a restart, and what happens when writing fails."""
+
+import errno
+
+import pytest
+from node_kit import DATA, NodeKit
+
+from barnabas.broker.coordinators import TOPIC, java_hash
+from barnabas.wire.batch import Producer, Record, build
+from barnabas.wire.messages import (
+    consumer_group_heartbeat,
+    delete_groups,
+    delete_topics,
+    describe_configs,
+    describe_groups,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    join_group,
+    leave_group,
+    list_groups,
+    offset_commit,
+    offset_fetch,
+    sync_group,
+)
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+NOT_COORDINATOR, LOADING, UNKNOWN_MEMBER, MEMBER_ID_REQUIRED = 16, 14, 25, 79
+GROUP = 32
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    # As Java's String.hashCode gives them, without the sign.
+    [
+        ("", 0),
+        ("a", 97),
+        ("hello", 99_162_322),
+        ("Aa", 2112),
+        ("é", 233),
+        ("\U0001f642", 1_772_965),
+        ("polygenelubricants", 0x80000000),
+    ],
+)
+def test_groups_are_placed_by_javas_hash(text, value):
+    assert java_hash(text) == value
+
+
+@pytest.fixture
+def kit():
+    kit = NodeKit(group_initial_rebalance_delay_ms="0", offsets_topic_num_partitions="5")
+    kit.create("t", partitions=2)
+    return kit
+
+
+def find(kit, group="g"):
+    request = find_coordinator.FindCoordinatorRequest(coordinator_keys=[group])
+    (found,) = kit.ask(request, 4).coordinators
+    return found
+
+
+def commit_request(offsets, group="g", topic="t"):
+    return offset_commit.OffsetCommitRequest(
+        group_id=group,
+        topics=[
+            offset_commit.OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    offset_commit.OffsetCommitRequestPartition(
+                        partition_index=index, committed_offset=offset, committed_metadata=""
+                    )
+                    for index, offset in offsets.items()
+                ],
+            )
+        ],
+    )
+
+
+def commit(kit, offsets, **names):
+    answer = kit.ask(commit_request(offsets, **names), 9)
+    return {p.partition_index: p.error_code for p in answer.topics[0].partitions}
+
+
+def committed(kit, group="g"):
+    asked = offset_fetch.OffsetFetchRequestGroup(group_id=group, topics=None)
+    (answer,) = kit.ask(offset_fetch.OffsetFetchRequest(groups=[asked]), 9).groups
+    assert not answer.error_code, answer
+    return {
+        (topic.name, p.partition_index): p.committed_offset
+        for topic in answer.topics
+        for p in topic.partitions
+    }
+
+
+def join_request(member_id="", group="g", instance=None):
+    protocol = join_group.JoinGroupRequestProtocol(
+        name="range", metadata=b"\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff"
+    )
+    return join_group.JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=20_000,
+        member_id=member_id,
+        group_instance_id=instance,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+
+
+def join(kit, client=None, group="g"):
+    """One member that is alone in its group, and synced."""
+    client = client or kit.client
+    member_id = client.ask(join_request(group=group), 9).member_id
+    joined = client.ask(join_request(member_id, group=group), 9)
+    assert (joined.error_code, joined.leader) == (0, member_id)
+    given = sync_group.SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")
+    request = sync_group.SyncGroupRequest(
+        group_id=group,
+        generation_id=joined.generation_id,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=[given],
+    )
+    assert client.ask(request, 5).error_code == 0
+    return member_id
+
+
+def beat(kit, member_id, generation=1, group="g"):
+    request = heartbeat.HeartbeatRequest(
+        group_id=group, generation_id=generation, member_id=member_id
+    )
+    return kit.ask(request, 4).error_code
+
+
+def described(kit, group="g"):
+    (found,) = kit.ask(describe_groups.DescribeGroupsRequest(groups=[group]), 5).groups
+    return found
+
+
+# The offsets topic
+
+
+def test_the_topic_is_made_when_a_coordinator_is_first_asked_for(kit):
+    assert commit(kit, {0: 5}) == {0: NOT_COORDINATOR}
+    found = find(kit)
+    assert (found.error_code, found.node_id) == (0, 1)
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
+    (topic,) = kit.ask(asked, 12).topics
+    assert (topic.is_internal, len(topic.partitions)) == (True, 5)
+    resource = describe_configs.DescribeConfigsResource(resource_type=2, resource_name=TOPIC)
+    request = describe_configs.DescribeConfigsRequest(resources=[resource])
+    told = {
+        one.name: one.value
+        for one in kit.ask(request, 4).results[0].configs
+        if one.config_source == 1
+    }
+    assert told == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    }
+    assert commit(kit, {0: 5}) == {0: 0}
+
+
+def test_clients_that_come_together_wait_for_one_topic(kit):
+    clients = [kit.new_client() for _ in range(3)]
+    request = find_coordinator.FindCoordinatorRequest(coordinator_keys=["g"])
+    for client in clients:
+        client.send(request, 4)
+    kit.run(lambda: all(client.answers for client in clients))
+    assert [client.answers[0].coordinators[0].error_code for client in clients] == [0, 0, 0]
+
+
+def test_a_transaction_has_no_coordinator_yet(kit):
+    request = find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["t"])
+    assert kit.ask(request, 4).coordinators[0].error_code == 53
+    assert TOPIC not in kit.node.topics.by_name
+
+
+# What survives
+
+
+@pytest.mark.parametrize("way", ["restart", "crash"])
+def test_offsets_and_groups_survive(kit, way):
+    find(kit)
+    for offset in range(5):
+        commit(kit, {0: offset, 1: offset + 1})
+    commit(kit, {0: 7}, group="other")
+    if way == "crash":  # of the process: the page cache stays
+        from barnabas.sim.machine import Crash
+
+        kit.crash(Crash.PROCESS)
+    else:
+        kit.restart()
+    assert find(kit).error_code == 0
+    kit.run(lambda: all(one.is_loaded for one in kit.node.coordinators._hosted.values()))
+    assert committed(kit) == {("t", 0): 4, ("t", 1): 5}
+    assert committed(kit, "other") == {("t", 0): 7}
+    listed = kit.ask(list_groups.ListGroupsRequest(), 5).groups
+    assert sorted((one.group_id, one.group_state, one.group_type) for one in listed) == [
+        ("g", "Empty", "classic"),
+        ("other", "Empty", "classic"),
+    ]
+
+
+def test_a_member_goes_on_after_a_restart_and_is_dropped_if_it_does_not(kit):
+    find(kit)
+    member_id = join(kit)
+    kit.restart()
+    kit.run(lambda: all(one.is_loaded for one in kit.node.coordinators._hosted.values()))
+    assert beat(kit, member_id) == 0
+    assert described(kit).group_state == "Stable"
+    kit.advance(9000)
+    assert beat(kit, member_id) == 0
+    kit.advance(10_500)
+    assert beat(kit, member_id) == UNKNOWN_MEMBER
+    assert described(kit).group_state == "Empty"
+
+
+def test_loading_is_told_and_over_soon():
+    kit = NodeKit(offsets_topic_num_partitions="1", offsets_load_buffer_size="200")
+    kit.create("t", partitions=2)
+    find(kit)
+    for offset in range(50):
+        commit(kit, {0: offset})
+    seen = []
+    kit.machine.stop_cleanly(1000)
+    kit.run(lambda: not kit.machine.is_up)
+    kit.run(lambda: kit.machine.is_up)
+    client = kit.new_client()
+    while not seen or seen[-1] == LOADING:
+        answer = client.ask(commit_request({0: 99}), 9)
+        seen.append(answer.topics[0].partitions[0].error_code)
+    assert seen[-1] == 0
+    kit.client = client
+    assert committed(kit) == {("t", 0): 99}
+
+
+def test_a_heartbeat_while_loading_is_fine(kit):
+    find(kit)
+    member_id = join(kit)
+    hosted = kit.node.coordinators.find("g")
+    hosted.is_loaded = False
+    assert beat(kit, member_id) == 0
+    assert commit(kit, {0: 1}) == {0: LOADING}
+    assert kit.ask(list_groups.ListGroupsRequest(), 5).error_code == LOADING
+    hosted.is_loaded = True
+
+
+def test_transactional_offsets_of_apache_kafkas_log_count_by_their_markers():
+    kit = NodeKit(offsets_topic_num_partitions="1")
+    kit.create("t", partitions=2)
+    find(kit)
+    commit(kit, {0: 1, 1: 1})
+    replica = kit.node.replicas.get(TOPIC, 0)
+    from barnabas.broker import group_records
+    from barnabas.core.group.records import OffsetCommitted
+    from barnabas.wire import batch
+
+    def append(records, attributes, producer_id):
+        data = memoryview(
+            build(
+                records,
+                attributes=attributes,
+                producer=Producer(producer_id, 0, 0 if not attributes & batch.CONTROL else -1),
+            )
+        )
+        assert isinstance(replica.append(data, batch.read_header(data), 0), int)
+
+    for producer_id, index, kind in ((7, 0, 1), (8, 1, 0)):
+        record = OffsetCommitted("g", "t", index, 50, -1, "", 1000)
+        append([Record(0, 0, *group_records.encode(record))], batch.TRANSACTIONAL, producer_id)
+        marker = Record(0, 0, bytes((0, 0, 0, kind)), bytes(6))
+        append([marker], batch.TRANSACTIONAL | batch.CONTROL, producer_id)
+    kit.restart()
+    kit.run(lambda: all(one.is_loaded for one in kit.node.coordinators._hosted.values()))
+    assert committed(kit) == {("t", 0): 50, ("t", 1): 1}
+
+
+def test_groups_that_are_deleted_stay_deleted(kit):
+    find(kit)
+    commit(kit, {0: 5})
+    request = delete_groups.DeleteGroupsRequest(groups_names=["g", "none"])
+    results = {one.group_id: one.error_code for one in kit.ask(request, 2).results}
+    assert results == {"g": 0, "none": 69}
+    assert committed(kit) == {}
+    kit.restart()
+    kit.run(lambda: all(one.is_loaded for one in kit.node.coordinators._hosted.values()))
+    assert committed(kit) == {}
+    assert kit.ask(list_groups.ListGroupsRequest(), 5).groups == []
+
+
+# Waiting
+
+
+def test_a_join_waits_for_the_others_and_is_answered_when_the_node_stops(kit):
+    find(kit)
+    join(kit)
+    second = kit.new_client()
+    member_id = second.ask(join_request(), 9).member_id
+    second.send(join_request(member_id), 9)
+    kit.advance(100)
+    assert len(second.answers) == 1, "the first member has not come back"
+    kit.machine.stop_cleanly(1000)
+    kit.run(lambda: len(second.answers) == 2 or second.is_closed)
+    assert second.answers[1].error_code == NOT_COORDINATOR
+
+
+def test_who_has_gone_away_keeps_nobody_waiting(kit):
+    find(kit)
+    second = kit.new_client()
+    gone = second.ask(join_request(), 9).member_id
+    second.send(join_request(gone), 9)
+    kit.advance(1)
+    second.connection.close()
+    leave = leave_group.LeaveGroupRequest(
+        group_id="g", members=[leave_group.MemberIdentity(member_id=gone)]
+    )
+    kit.ask(leave, 5)
+    assert beat(kit, join(kit), generation=described_generation(kit)) == 0
+
+
+def described_generation(kit):
+    (group,) = [
+        one.shard.groups["g"]
+        for one in kit.node.coordinators._hosted.values()
+        if "g" in one.shard.groups
+    ]
+    return group.generation
+
+
+# Topics
+
+
+def test_offsets_of_a_deleted_topic_are_forgotten(kit):
+    kit.create("u")
+    find(kit)
+    commit(kit, {0: 5})
+    commit(kit, {0: 6}, topic="u")
+    kit.ask(delete_topics.DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+    assert committed(kit) == {("u", 0): 6}
+
+
+def test_with_the_offsets_topic_all_groups_are_gone(kit):
+    find(kit)
+    commit(kit, {0: 5})
+    kit.ask(delete_topics.DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=1000), 5)
+    assert commit(kit, {0: 5}) == {0: NOT_COORDINATOR}
+    assert find(kit).error_code == 0
+    assert committed(kit) == {}
+
+
+# When writing fails
+
+
+def test_a_disk_that_fails_takes_the_coordinator_with_it_and_nothing_is_promised(kit):
+    find(kit)
+    commit(kit, {0: 5})
+    replica = kit.node.replicas.get(TOPIC, kit.node.coordinators.partition_for("g"))
+    kit.disk.fail_path(f"{DATA}/{replica.key}/00000000000000000000.log", errno.EIO)
+    assert commit(kit, {0: 6}) == {0: NOT_COORDINATOR}
+    assert replica.offline
+    assert commit(kit, {0: 6}) == {0: NOT_COORDINATOR}
+    assert find(kit).error_code == 15
+    kit.disk.heal()
+    kit.restart()
+    kit.run(lambda: commit(kit, {1: 1}) != {1: LOADING})
+    assert committed(kit) == {("t", 0): 5, ("t", 1): 1}
+
+
+def test_too_few_replicas_in_sync_refuse_a_commit(kit):
+    find(kit)
+    commit(kit, {0: 5})
+    change = incremental_alter_configs.AlterableConfig(
+        name="min.insync.replicas", config_operation=0, value="2"
+    )
+    resource = incremental_alter_configs.AlterConfigsResource(
+        resource_type=2, resource_name=TOPIC, configs=[change]
+    )
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource])
+    assert kit.ask(request, 1).responses[0].error_code == 0
+    assert commit(kit, {0: 6}) == {0: 15}
+    assert committed(kit) == {("t", 0): 5}
+    assert kit.ask(join_request(group="new"), 9).error_code == 15
+    assert described(kit, "new").group_state == "Dead", "what could not be written is not there"
+
+
+def test_answers_wait_for_a_sync_where_settings_ask_for_it():
+    kit = NodeKit(log_flush_interval_messages="1")
+    kit.create("t", partitions=2)
+    find(kit)
+    assert commit(kit, {0: 5}) == {0: 0}
+    from barnabas.sim.machine import Crash
+
+    kit.crash(Crash.POWER)
+    kit.run(lambda: all(one.is_loaded for one in kit.node.coordinators._hosted.values()))
+    assert committed(kit) == {("t", 0): 5}
+
+
+# Time
+
+
+def test_offsets_nobody_came_back_for_are_forgotten_with_their_group():
+    kit = NodeKit(offsets_retention_minutes="1", offsets_retention_check_interval_ms="10000")
+    kit.create("t", partitions=2)
+    find(kit)
+    commit(kit, {0: 5})
+    kit.advance(50_000)
+    assert committed(kit) == {("t", 0): 5}
+    kit.advance(25_000)
+    assert committed(kit) == {}
+    assert kit.ask(list_groups.ListGroupsRequest(), 5).groups == []
+
+
+# Settings of groups
+
+
+def alter_group(kit, group, value, name="consumer.session.timeout.ms"):
+    change = incremental_alter_configs.AlterableConfig(
+        name=name, config_operation=0 if value else 1, value=value
+    )
+    resource = incremental_alter_configs.AlterConfigsResource(
+        resource_type=GROUP, resource_name=group, configs=[change]
+    )
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource])
+    return kit.ask(request, 1).responses[0].error_code
+
+
+def test_a_groups_own_settings_hold_at_once_and_after_a_restart(kit):
+    group = "g/ö.%"
+    find(kit)
+    assert alter_group(kit, group, "7000", "consumer.heartbeat.interval.ms") == 0
+    assert alter_group(kit, group, "x") == 40
+    assert alter_group(kit, "", "50000") == 42
+    interval = lambda: kit.ask(  # noqa: E731
+        consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            group_id=group,
+            member_id="m",
+            rebalance_timeout_ms=1000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        ),
+        1,
+    )
+    assert interval().heartbeat_interval_ms == 7000
+    kit.restart()
+    kit.run(lambda: all(one.is_loaded for one in kit.node.coordinators._hosted.values()))
+    assert interval().heartbeat_interval_ms == 7000
+    assert alter_group(kit, group, None, "consumer.heartbeat.interval.ms") == 0
+    assert interval().heartbeat_interval_ms == 5000
