@@ -60,3 +60,15 @@ def test_unknown_partition_is_an_error(kcat, topic_name):
     done = kcat("-P", "-t", topic_name, "-p", "7", stdin="y\n", check=False)
     assert done.returncode != 0
     assert "Unknown partition" in done.stderr
+
+
+def test_a_group_goes_on_where_it_stopped(kcat, topic_name, group_bootstrap):
+    """Balanced reading (-G) commits by itself when it ends."""
+    at = ["-b", group_bootstrap]
+    write = [*at, "-P", "-t", topic_name]
+    read = [*at, "-q", "-e", "-X", "auto.offset.reset=earliest", "-G", f"{topic_name}-group"]
+    kcat(*write, stdin="\n".join(LINES) + "\n")
+    assert kcat(*read, topic_name).stdout.splitlines() == LINES
+    assert kcat(*read, topic_name).stdout == ""
+    kcat(*write, stdin="one more\n")
+    assert kcat(*read, topic_name).stdout.splitlines() == ["one more"]
