@@ -1,4 +1,5 @@
-// A scenario for franz-go against the broker named by the first argument; topics start with the second.
+// A scenario for franz-go against the broker named by the first argument; topics start with the second. With a third, "groups",
+// it is the one in groups.go.
 // It prints one line per step that held and ends with 1 at the first that did not.
 package main
 
@@ -219,6 +220,10 @@ func main() {
 	client := newClient()
 	defer client.Close()
 	admin := kadm.NewClient(client)
+	if len(os.Args) > 3 && os.Args[3] == "groups" {
+		groups(ctx, admin)
+		return
+	}
 	for _, step := range []func(context.Context, *kadm.Client){codecs, acks, offsets, emptyPoll, refusals, administration} {
 		step(ctx, admin)
 	}
