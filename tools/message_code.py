@@ -159,7 +159,7 @@ class Decoder:
             self.code.emit(f"{target} = {x}")
             return
         self._prefix("b")
-        with self.code.block("if n < 0:"):
+        with self.code.block("if n < 0:" if each.tag is None else "if n < 1:"):
             self.code.emit(f"{target} = None")
         with self.code.block("else:"):
             self._struct(each.struct, x)
@@ -366,7 +366,8 @@ class Encoder:
             return
         kept = list(self.run)
         with self.code.block(f"if {x} is None:"):
-            self.run.append(Part("b", "-1"))
+            # In a tagged field Java writes the mark as a varint, which has no -1.
+            self.run.append(Part("b", "-1" if each.tag is None else "0"))
             self._flush()
         self.run = kept
         with self.code.block("else:"):

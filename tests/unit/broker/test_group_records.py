@@ -142,3 +142,15 @@ def test_a_batch_is_one_that_anybody_can_read(codec):
         codec=codec,
     )
     assert bytes(data) == bytes(again)
+
+
+def test_a_consumer_member_is_written_byte_for_byte_as_kafka_does():
+    key = b"\x00\x05\x00\x08consumer\x00\x01m"
+    value = (
+        b"\x00\x00\x00\x00\x07tester\x0b/127.0.0.1\x02\x02t\x01\x00\x04\x93\xe0\x00\x01\x00\x01\x00"
+    )
+    record = kinds.ConsumerGroupMember(
+        "consumer", "m", None, None, "tester", "/127.0.0.1", ("t",), "", 300_000, None
+    )
+    assert group_records.encode(record) == (key, value)
+    assert group_records.decode(key, value) == record

@@ -275,7 +275,7 @@ def _decode_consumer_group_member_metadata_value_0(buf: memoryview, pos: int) ->
             if tag == 0:
                 (n,) = _u_b(buf, pos)
                 pos += 1
-                if n < 0:
+                if n < 1:
                     x.classic_member_metadata = None
                 else:
                     x3 = _new(ClassicMemberMetadata)
@@ -400,7 +400,7 @@ def _encode_consumer_group_member_metadata_value_0(x: ConsumerGroupMemberMetadat
             w4 = parts4.append
             x5: _Any = x.classic_member_metadata
             if x5 is None:
-                w4(_p_b(-1))
+                w4(_p_b(0))
             else:
                 a6: _Any = x5.supported_protocols
                 n = len(a6) + 1
