@@ -14,10 +14,15 @@ from compat.conftest import start_broker, stop_broker
 from compat.two_brokers import NO_ID, TwoBrokers
 
 from barnabas.wire.messages import (
+    alter_configs,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     delete_groups,
+    describe_configs,
     describe_groups,
     find_coordinator,
     heartbeat,
+    incremental_alter_configs,
     join_group,
     leave_group,
     list_groups,
@@ -513,3 +518,177 @@ def test_delete_groups(both, topic, group):
     join_and_sync(both, group)
     both.ask_all(request(groups_names=[group]))
     both.ask(commit_request(group, {topic: {0: 5}}, generation=-1), 9)
+
+
+# Consumer groups (KIP-848)
+
+
+def consumer_beat(group, side=None, epoch=0, **fields):
+    request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        group_id=group, member_id="member-1", member_epoch=epoch
+    )
+    if epoch == 0:
+        request.rebalance_timeout_ms = 30_000
+        request.subscribed_topic_names = []
+        request.topic_partitions = []
+    for name, value in fields.items():
+        setattr(request, name, value)
+    return request
+
+
+def owned(side, topic, partitions):
+    structure = consumer_group_heartbeat.TopicPartitions
+    return [structure(topic_id=side.ids[topic], partitions=partitions)] if partitions else []
+
+
+def test_one_consumer_joins_stays_and_leaves(both, topic, group):
+    names = [topic]
+    describe = consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=[group])
+    both.ask(consumer_beat(group, subscribed_topic_names=names), 1)
+    both.ask_all(describe, allowed=("client_host",))
+    both.ask(consumer_beat(group, epoch=1), 1)
+    both.ask(
+        lambda side: consumer_beat(group, epoch=1, topic_partitions=owned(side, topic, [0, 1])), 1
+    )
+    both.ask_all(describe, allowed=("client_host",))
+    both.ask(consumer_beat(group, epoch=1, subscribed_topic_names=[]), 1)
+    both.ask(lambda side: consumer_beat(group, epoch=1, topic_partitions=[]), 1)
+    both.ask_all(describe, allowed=("client_host",))
+    both.ask(consumer_beat(group, epoch=-1), 1)
+    both.ask_all(describe)
+    both.ask_all(describe_groups.DescribeGroupsRequest(groups=[group]))
+    both.ask(delete_groups.DeleteGroupsRequest(groups_names=[group]), 2)
+
+
+def test_consumer_heartbeat_refused(both, topic, group):
+    both.ask_all(consumer_beat(""))
+    both.ask_all(consumer_beat(" "))
+    both.ask_all(consumer_beat(group, epoch=5))
+    both.ask_all(consumer_beat(group, epoch=-1))
+    both.ask_all(consumer_beat(group, epoch=-2))
+    both.ask_all(consumer_beat(group, epoch=-2, instance_id="i"))
+    both.ask_all(consumer_beat(group, epoch=-3))
+    both.ask_all(consumer_beat(group, epoch=1, member_id=""))
+    both.ask(consumer_beat(group, member_id=""), 1)
+    both.ask_all(consumer_beat(group, rebalance_timeout_ms=-1))
+    both.ask_all(consumer_beat(group, topic_partitions=None))
+    both.ask_all(consumer_beat(group, subscribed_topic_names=None))
+    both.ask_all(consumer_beat(group, instance_id=""))
+    both.ask_all(consumer_beat(group, rack_id=""))
+    both.ask_all(consumer_beat(group, server_assignor="other"))
+    both.ask(consumer_beat(group, subscribed_topic_names=None, subscribed_topic_regex="[a"), 1)
+    both.ask(consumer_beat(group, subscribed_topic_names=[topic]), 1)
+    both.ask_all(consumer_beat(group, epoch=7))
+    both.ask_all(consumer_beat(group, epoch=1, member_id="nobody"))
+    both.ask_all(consumer_beat(group, epoch=1, server_assignor="other"))
+    both.ask(consumer_beat(group, epoch=1, subscribed_topic_regex="(?<x"), 1)
+
+
+def test_static_consumers(both, topic, group):
+    static = {"instance_id": "i", "subscribed_topic_names": [topic]}
+    both.ask(consumer_beat(group, **static), 1)
+    both.ask(consumer_beat(group, member_id="member-2", **static), 1)
+    both.ask(consumer_beat(group, epoch=-2, instance_id="i"), 1)
+    both.ask(consumer_beat(group, member_id="member-2", **static), 1)
+    both.ask(consumer_beat(group, epoch=1, instance_id="i"), 1)
+    both.ask(consumer_beat(group, epoch=1, member_id="member-2", instance_id="i"), 1)
+    both.ask(consumer_beat(group, epoch=-1, member_id="member-2", instance_id="other"), 1)
+    describe = consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=[group])
+    both.ask_all(describe, allowed=("client_host",))
+
+
+def test_consumer_group_describe(both, topic, group):
+    request = consumer_group_describe.ConsumerGroupDescribeRequest
+    both.ask_all(request(group_ids=[]))
+    both.ask_all(request(group_ids=["", group]))
+    both.ask(commit_request(group, {topic: {0: 5}}), 9)
+    both.ask_all(request(group_ids=[group, group], include_authorized_operations=True))
+    other = f"{group}-other"
+    both.ask(consumer_beat(other, subscribed_topic_names=[topic]), 1)
+    both.ask_all(
+        request(group_ids=[other], include_authorized_operations=True), allowed=("client_host",)
+    )
+
+
+def test_offsets_of_consumers(both, topic, group):
+    good = {topic: {0: 5}}
+    member = {"generation": 1, "member_id": "member-1"}
+    both.ask(consumer_beat(group, subscribed_topic_names=[topic]), 1)
+    both.ask(commit_request(group, good, **member), 9)
+    both.ask(lambda side: commit_request(group, good, side=side, by_id=True, **member), 10)
+    both.ask_all(commit_request(group, good, **member), until=8)
+    both.ask(commit_request(group, good), 9)
+    both.ask(commit_request(group, good, generation=0, member_id="member-1"), 9)
+    both.ask(commit_request(group, good, generation=2, member_id="member-1"), 9)
+    both.ask(commit_request(group, good, generation=1, member_id="nobody"), 9)
+    both.ask(fetch_request(group, None, member_id="member-1", member_epoch=1), 9)
+    both.ask(fetch_request(group, None, member_id="member-1", member_epoch=2), 9)
+    both.ask(fetch_request(group, None, member_id="member-1", member_epoch=0), 9)
+    both.ask(fetch_request(group, None, member_id="nobody", member_epoch=1), 9)
+    both.ask(fetch_request(group, None), 9)
+    both.ask(delete_offsets_request(group, {topic: [0]}), 0)
+    both.ask(delete_groups.DeleteGroupsRequest(groups_names=[group]), 2)
+
+
+def test_classic_requests_to_a_consumer_group(both, topic, group):
+    both.ask(consumer_beat(group, subscribed_topic_names=[topic]), 1)
+    both.ask(lambda side: beat(group, side, member_id="member-1"), 4)
+    both.ask(lambda side: beat(group, side, member_id="nobody"), 4)
+    both.ask(lambda side: sync_request(group, side, member_id="nobody"), 5)
+    both.ask(join_request(group, type_="connect"), 9)
+    both.ask(join_request(group, member_id="nobody"), 9)
+    leave, identity = leave_group.LeaveGroupRequest, leave_group.MemberIdentity
+    both.ask(leave(group_id=group, members=[identity(member_id="nobody")]), 5)
+    both.ask(leave(group_id=group, members=[identity(member_id="member-1")]), 5)
+    both.ask(
+        consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=[group]),
+        1,
+        allowed=("client_host",),
+    )
+
+
+# Settings of groups
+
+
+CONSUMER_SETTINGS = [
+    "consumer.session.timeout.ms",
+    "consumer.heartbeat.interval.ms",
+    "consumer.assignment.interval.ms",
+]
+
+
+def test_settings_of_a_group(both, group):
+    def describe():
+        resource = describe_configs.DescribeConfigsResource(
+            resource_type=32, resource_name=group, configuration_keys=CONSUMER_SETTINGS
+        )
+        request = describe_configs.DescribeConfigsRequest(
+            resources=[resource], include_synonyms=True
+        )
+        for side in both.sides:
+            side.ask_until(request, 4, lambda answer: len(answer.results[0].configs) == 3)
+        both.ask_all(request, since=1)
+
+    def change(name, value, operation=0, resource_name=group):
+        config = incremental_alter_configs.AlterableConfig(
+            name=name, value=value, config_operation=operation
+        )
+        resource = incremental_alter_configs.AlterConfigsResource(
+            resource_type=32, resource_name=resource_name, configs=[config]
+        )
+        both.ask(incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource]), 1)
+
+    describe()
+    for value in ("44999", "60001", "x", "", "-1"):
+        change("consumer.session.timeout.ms", value)
+    change("consumer.session.timeout.ms", "50000", resource_name="")
+    change("no.such", "1")
+    change("consumer.session.timeout.ms", "50000", operation=2)
+    change("consumer.heartbeat.interval.ms", "16000")
+    change("consumer.session.timeout.ms", None, operation=1)
+    config = alter_configs.AlterableConfig(name="no.such", value="1")
+    resource = alter_configs.AlterConfigsResource(
+        resource_type=32, resource_name=group, configs=[config]
+    )
+    both.ask(alter_configs.AlterConfigsRequest(resources=[resource]), 2)
+    describe()
