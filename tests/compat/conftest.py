@@ -122,7 +122,7 @@ def franz(tmp_path_factory):
 
 
 class Java:
-    """Apache Kafka's Java code: our Scenario.java with the jars of one release."""
+    """Apache Kafka's Java code: our programs with the jars of one release."""
 
     def __init__(self, classes):
         self.classes = classes
@@ -135,10 +135,10 @@ class Java:
         lib = needed(peers.kafka_lib("4.3.1" if release == "4.4.0" else release))
         return ":".join(str(part) for part in [self.classes, *jars, lib / "*"])
 
-    def run(self, release, *args):
+    def run(self, release, *args, program="Scenario"):
         # The JVM lives for seconds: the quick compiler is enough, and leaves the other core to the broker.
         command = [peers.java(), "-XX:TieredStopAtLevel=1", "-cp", self.class_path(release)]
-        command += ["Scenario", *args]
+        command += [program, *args]
         return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
 
@@ -154,7 +154,7 @@ def java(tmp_path_factory):
     classes = tmp_path_factory.mktemp("java")
     command = [needed(peers.javac()), "-d", str(classes), "-cp"]
     # Compiled with the older release: what its clients have, the newer ones still have.
-    command += [f"{needed(peers.kafka_lib('3.9.2'))}/*", str(HERE / "java" / "Scenario.java")]
+    command += [f"{needed(peers.kafka_lib('3.9.2'))}/*", *map(str, (HERE / "java").glob("*.java"))]
     subprocess.run(command, check=True, timeout=120)
     return Java(classes)
 

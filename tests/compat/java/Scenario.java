@@ -90,11 +90,14 @@ public final class Scenario {
     }
 
     public static void main(String[] args) {
+        run(args, steps());
+    }
+
+    static void run(String[] args, Map<String, Step> steps) {
         PrintStream report = new PrintStream(new FileOutputStream(FileDescriptor.out), true);
         System.setOut(new PrintStream(OUTPUT, true));
         bootstrap = args[0];
         prefix = args[1];
-        Map<String, Step> steps = steps();
         List<String> asked = Arrays.asList(args).subList(2, args.length);
         report.println("version\t" + AppInfoParser.getVersion());
         admin = Admin.create(Map.of("bootstrap.servers", bootstrap));
