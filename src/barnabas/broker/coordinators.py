@@ -84,8 +84,11 @@ class Asked:
         self.done = done
 
     def answer(self, reply: Any) -> None:  # noqa: ANN401
-        """Let the task go on with the reply."""
-        self.done(reply, None)
+        """Let the task go on with the reply; an error code where another kind of reply may be expected is raised in it."""
+        if reply.__class__ is ErrorCode and reply:
+            self.done(None, KafkaError(reply, ""))
+        else:
+            self.done(reply, None)
 
 
 class Hosted:

@@ -398,6 +398,43 @@ def test_answers_wait_for_a_sync_where_settings_ask_for_it():
     assert committed(kit) == {("t", 0): 5}
 
 
+def test_questions_that_wait_for_a_sync_that_fails_are_told_so():
+    kit = NodeKit(log_flush_interval_messages="1")
+    kit.create("t", partitions=2)
+    find(kit)
+    commit(kit, {0: 5})
+    replica = kit.node.replicas.get(TOPIC, kit.node.coordinators.partition_for("g"))
+    kit.machine.slow_down(1_000_000)
+    writer = kit.new_client()
+    writer.send(commit_request({0: 6}), 9)
+    kit.run(lambda: replica.log.unflushed_records)
+    group = offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=None)
+    questions = [
+        (offset_fetch.OffsetFetchRequest(groups=[group]), 9),
+        (offset_fetch.OffsetFetchRequest(group_id="g", topics=None), 7),
+        (describe_groups.DescribeGroupsRequest(groups=["g"]), 5),
+        (list_groups.ListGroupsRequest(), 5),
+        (delete_groups.DeleteGroupsRequest(groups_names=["g"]), 2),
+    ]
+    askers = [kit.new_client() for _ in questions]
+    for asker, (request, version) in zip(askers, questions, strict=True):
+        asker.send(request, version)
+    kit.advance(20)
+    kit.disk.fail_path(f"{DATA}/{replica.key}", errno.EIO)
+    kit.run(lambda: writer.answers and all(asker.answers for asker in askers))
+    many, one, described, listed, deleted = [asker.answers[0] for asker in askers]
+    codes = [
+        writer.answers[0].topics[0].partitions[0].error_code,
+        many.groups[0].error_code,
+        one.error_code,
+        described.groups[0].error_code,
+        listed.error_code,
+        deleted.results[0].error_code,
+    ]
+    assert codes == [NOT_COORDINATOR] * len(codes)
+    assert kit.node.metrics.failures == 0
+
+
 # Time
 
 
