@@ -209,11 +209,9 @@ def _plain(value, names, allowed, name=""):
         )
     if name == "session_id":
         return value != 0  # random
-    if isinstance(value, memoryview | bytes | bytearray):
-        return names.get(bytes(value), bytes(value))
-    if isinstance(value, str):
-        return names.get(value, value)
-    return value
+    if isinstance(value, memoryview | bytearray):
+        value = bytes(value)
+    return names.get(value, value) if isinstance(value, bytes | str) else value
 
 
 def _are_structs(values):
