@@ -329,15 +329,22 @@ class History:
         for offset, value in ledger.held.items():
             if offset >= start_offset and there.get(offset) != value:
                 raise _lost(key, offset, value, "it was read there before")
-        self._judge_order(key, records)
+        self._judge_order(key, records, was_cut=start_offset > 0)
 
-    def _judge_order(self, key: Key, records: Sequence[tuple[int, bytes]]) -> None:
+    def _judge_order(
+        self, key: Key, records: Sequence[tuple[int, bytes]], *, was_cut: bool
+    ) -> None:
+        """Look at the order of each producer's records, by where each stands first.
+
+        The first stand of a record that was sent twice may have been deleted, with a part of its batch.
+        """
         made, forgiven, seen = (
             self.ledgers[key].made,
             self.ledgers[key].forgiven,
             dict[bytes, int](),
         )
         last: dict[str, tuple[int, bytes]] = {}
+        first: dict[str, int] = {}
         for offset, value in records:
             producer, number = made[value]
             promises = self.promises[producer]
@@ -350,6 +357,9 @@ class History:
                 continue
             seen[value] = offset
             before = last.get(producer, (-1, b""))
+            first.setdefault(producer, number)
+            if was_cut and not promises.once and number < first[producer]:
+                continue
             if number < before[0] and promises.in_order:
                 raise Violation(
                     "order is kept",

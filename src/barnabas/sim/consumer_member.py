@@ -33,6 +33,7 @@ _OWN_MEMBER_ID_SINCE: Final = 1
 class ConsumerMember(GroupClient):
     """One member of a consumer group."""
 
+    speaks_classic = False
     _version = 1
     _assignor: str | None = None
     _is_leaving = False

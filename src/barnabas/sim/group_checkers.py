@@ -48,7 +48,8 @@ class Kind(Enum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
-    #: Both. Generations start anew when the group was empty and the other kind comes.
+    #: Both. Generations start anew when the group was empty and the other kind comes. When the last member that speaks the newer
+    #: protocol leaves, the others get what they should have, not what they have: Kafka promises less here.
     MIXED = "mixed"
 
 
@@ -73,6 +74,7 @@ class Standing(NamedTuple):
     sent_us: int
     life: int
     timeout_us: int
+    speaks_classic: bool = True
 
     @property
     def until_us(self) -> int:
@@ -204,7 +206,10 @@ class GroupHistory:
                 self._compare(ledger, told, other)
         self.on_released(group_id, who.identity)
         for key in told.keys:
-            self._claim(ledger, key, told, standing.until_us)
+            if standing.until_us > moment.now_us:
+                self._check_free(ledger, key, told)
+            if _is_binding(ledger, standing):
+                ledger.claims[key][who.identity] = Claim(moment, standing.until_us)
         ledger.told.append(told)
 
     def _compare(self, ledger: GroupLedger, told: Told, other: Told) -> None:
@@ -216,19 +221,14 @@ class GroupHistory:
                 f" {told.generation} of {ledger.group_id}",
             )
 
-    def _claim(self, ledger: GroupLedger, key: Key, told: Told, until_us: int) -> None:
-        claims = ledger.claims[key]
-        now_us = told.moment.now_us
-        if until_us <= now_us:
-            return  # the answer was long on its way: it may have been given up since
-        for identity, claim in claims.items():
-            if claim.until_us > now_us and not self._may_be_lost(ledger, claim.moment):
+    def _check_free(self, ledger: GroupLedger, key: Key, told: Told) -> None:
+        for identity, claim in ledger.claims[key].items():
+            if claim.until_us > told.moment.now_us and not self._may_be_lost(ledger, claim.moment):
                 raise Violation(
                     "one owner",
                     f"{_name(key)} was given to {told.who.identity} of {ledger.group_id} while {identity} has it"
                     f" and is in good standing",
                 )
-        claims[told.who.identity] = Claim(told.moment, until_us)
 
     def on_standing(self, group_id: str, identity: str, standing: Standing) -> None:
         """See a heartbeat answered well: the member keeps what it has, unless it was too late already."""
@@ -369,6 +369,11 @@ class GroupHistory:
             )
             passed.append((cut.end_offset, reached))
         return passed
+
+
+def _is_binding(ledger: GroupLedger, standing: Standing) -> bool:
+    """Tell whether the coordinator must wait for the member before it gives its partitions to another."""
+    return ledger.kind is not Kind.MIXED or not standing.speaks_classic
 
 
 def _name(key: Key) -> str:

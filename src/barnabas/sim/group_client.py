@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-COMMIT_WEIGHT: Final = 3
+#: How much more often members hang where it matters most.
+WEIGHT: Final = 5
 _GROUP_ERROR_SINCE: Final = 2
 _MANY_GROUPS_SINCE: Final = 8
 _MANY_COORDINATORS_SINCE: Final = 4
@@ -120,6 +121,8 @@ class GroupSpec(NamedTuple):
 class GroupClient(Client):
     """One member, through all its processes."""
 
+    speaks_classic = True
+
     def __init__(
         self,
         name: str,
@@ -170,7 +173,7 @@ class GroupClient(Client):
     @property
     def standing(self) -> Standing:
         """What an answer that says that all is well is worth."""
-        return Standing(self.sent_us, self.life, self.timeout_us)
+        return Standing(self.sent_us, self.life, self.timeout_us, self.speaks_classic)
 
     # For subclasses
 
@@ -217,7 +220,7 @@ class GroupClient(Client):
         self.stop()
         if self.style.returns or (not self.is_calm and self.chance.random() < 0.5):
             self.scheduler.after(
-                self.chance.choice((10 * MS, self.style.session_us * 2))
+                self.chance.choice((10 * MS, self.style.session_us))
                 + self.chance.randint(0, 300 * MS),
                 f"{self.name} comes back",
                 self.start,
@@ -247,16 +250,24 @@ class GroupClient(Client):
             return
         self._unsent = wanted
         # Who hangs just before a commit is fenced when it goes on.
-        weight = COMMIT_WEIGHT if isinstance(wanted.request, OffsetCommitRequest) else 1
+        weight = WEIGHT if isinstance(wanted.request, OffsetCommitRequest) else 1
         if not self.is_calm and self.chance.random() < self.style.pauses * weight:
-            self._hang()
+            self._hang(self.step)
         self.step()
 
     def _wake_up(self, process: int) -> None:
         if process == self.process:
             self._advance(None)
 
-    def _hang(self) -> None:
+    def _take_answer(self, response: Any) -> None:  # noqa: ANN401
+        # Who hangs with an assignment in hand goes on as if it did not know.
+        weight = WEIGHT if getattr(response, "assignment", None) else 1
+        if self.is_calm or self.chance.random() >= self.style.pauses * weight:
+            self._advance(response)
+        else:
+            self._hang(lambda: self._advance(response))
+
+    def _hang(self, then: Callable[[], None]) -> None:
         """Stand still, as a process in a long garbage collection; often for longer than its session."""
         self.scheduler.note(f"{self.identity} hangs")
         self._hangs = True
@@ -265,9 +276,9 @@ class GroupClient(Client):
         def go_on() -> None:
             if process == self.process:
                 self._hangs = False
-                self.step()
+                then()
 
-        pause_us = int(self.style.session_us * self.chance.choice((0.5, 1.2, 2.5)))
+        pause_us = int(self.style.session_us * self.chance.choice((0.5, 1.1, 1.8)))
         self.scheduler.after(pause_us, f"{self.name} goes on", go_on)
 
     def step(self) -> None:
@@ -289,7 +300,7 @@ class GroupClient(Client):
 
         def answered(response: Any) -> None:  # noqa: ANN401
             if process == self.process:
-                self._advance(response)
+                self._take_answer(response)
 
         if asked.on_sent is not None:
             asked.on_sent()

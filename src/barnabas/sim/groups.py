@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from barnabas.sim.network import Network
 
 #: How many runs have groups: they cost twice as much as others.
-LIKELIHOOD: Final = 0.4
-SESSIONS_US: Final = (400 * MS, 800 * MS, 1200 * MS)
-FIRST_STARTS_US: Final = (0, 200 * MS, 3000 * MS)
+LIKELIHOOD: Final = 0.35
+SESSIONS_US: Final = (300 * MS, 600 * MS, 900 * MS)
+#: Some are shorter than sessions: then static members stay in a group that went on without them.
+REBALANCES_US: Final = (200 * MS, 600 * MS, 900 * MS)
+FIRST_STARTS_US: Final = (0, 200 * MS, 4000 * MS)
 _MEMBERS: Final[dict[Kind, tuple[type[GroupClient], ...]]] = {
     Kind.CLASSIC: (GroupMember,),
     Kind.CONSUMER: (ConsumerMember,),
@@ -67,6 +69,7 @@ def draw_plan(chance: random.Random) -> GroupPlan:
         "offsets.topic.compression.codec": str(chance.choice((0, 0, 1))),
         "group.initial.rebalance.delay.ms": str(chance.choice((0, 50, 300))),
         "group.min.session.timeout.ms": "100",
+        "group.consumer.assignment.interval.ms": str(chance.choice((0, 0, 100, 1000))),
     }
     session_us = chance.choice(SESSIONS_US)
     for name in ("", "min.", "max."):
@@ -88,6 +91,9 @@ class Group:
     def problem(self, since_us: int) -> str | None:
         """Say what keeps the group from having settled after this time."""
         living = [member for member in self.members if not member.is_finished]
+        for member in self.members:
+            if member.is_finished and member.style.returns:
+                return f"{member.identity} is still to come back"
         for member in living:
             if not member.has_caught_up(since_us):
                 return f"{member.identity} is at {_told(member)}"
@@ -129,6 +135,7 @@ class Groups:
         self._keys = keys
         self.groups = [self._draw_group(f"g{number}") for number in range(chance.choice((1, 1, 2)))]
         self._generations: dict[str, list[int]] = {}
+        self._watcher = OffsetWatcher("lag watcher", network, self)
 
     def _draw_group(self, group_id: str) -> Group:
         chance = self._chance
@@ -137,9 +144,10 @@ class Groups:
         kind = chance.choice((Kind.CLASSIC, Kind.CLASSIC, Kind.CONSUMER, Kind.CONSUMER, Kind.MIXED))
         self.history.add_group(group_id, keys, kind)
         spec = GroupSpec(group_id, keys, self.history)
+        rebalance_us = chance.choice(REBALANCES_US)
         members = [
-            self._draw_member(spec, number, chance.choice(_MEMBERS[kind]))
-            for number in range(chance.choice((1, 2, 2, 3, 4)))
+            self._draw_member(spec, number, chance.choice(_MEMBERS[kind]), rebalance_us)
+            for number in range(chance.choice((1, 2, 3, 3)))
         ]
         style = members[0].style
         if style.instance_id is not None and chance.random() < 0.5:
@@ -149,26 +157,26 @@ class Groups:
         return Group(group_id, keys, members)
 
     def _draw_member(
-        self, spec: GroupSpec, number: int, member_class: type[GroupClient]
+        self, spec: GroupSpec, number: int, member_class: type[GroupClient], rebalance_us: int
     ) -> GroupClient:
-        style = self._draw_style(spec.group_id, number)
+        style = self._draw_style(spec.group_id, number, rebalance_us)
         if member_class is ConsumerMember:
             style = style._replace(session_us=self._plan.session_us)
         return member_class(f"{spec.group_id}m{number}", self._network, spec, style)
 
-    def _draw_style(self, group_id: str, number: int) -> MemberStyle:
+    def _draw_style(self, group_id: str, number: int, rebalance_us: int) -> MemberStyle:
         chance = self._chance
         session_us = chance.choice(SESSIONS_US)
         return MemberStyle(
             session_us=session_us,
-            rebalance_us=chance.choice(SESSIONS_US),
+            rebalance_us=rebalance_us,
             heartbeat_us=session_us // 3,
-            instance_id=f"{group_id}i{number}" if chance.random() < 0.3 else None,
+            instance_id=f"{group_id}i{number}" if chance.random() < 0.4 else None,
             crashes=chance.choice((0, 0.01, 0.03)),
             pauses=chance.choice((0, 0.02, 0.05)),
             loses_replies=chance.choice((0, 0, 0.02)),
-            leaves=chance.choice((0, 0, 0.02)),
-            returns=number == 0 or chance.random() < 0.6,
+            leaves=chance.choice((0, 0.04, 0.08)),
+            returns=number == 0 or chance.random() < 0.8,
         )
 
     # The run
@@ -179,9 +187,12 @@ class Groups:
             for member in group.members:
                 delay_us = self._chance.randint(0, self._chance.choice(FIRST_STARTS_US))
                 self._network.scheduler.after(delay_us, f"{member.name} comes", member.start)
+        self._watcher.wake()
 
     def calm(self) -> None:
         """Let nothing befall members any more."""
+        self._watcher.is_finished = True
+        self._watcher.hang_up()
         for group in self.groups:
             for member in group.members:
                 member.calm()
@@ -219,8 +230,8 @@ class Groups:
                 member.stop()
 
 
-class OffsetAuditor(Client):
-    """Asks for the committed offsets of every group, once; then is finished."""
+class OffsetWatcher(Client):
+    """Asks for the committed offsets of every group now and then, as tools that show the lag do."""
 
     def __init__(self, name: str, network: Network, groups: Groups) -> None:
         """Have asked nothing yet."""
@@ -234,8 +245,7 @@ class OffsetAuditor(Client):
         if self.requests_in_flight or self._pausing:
             return
         if not self._left:
-            self.is_finished = True
-            self.hang_up()
+            self.on_all_seen()
             return
         group, version = self._left[0], self.chance.choice(_FETCH_VERSIONS)
         sent_us = self.scheduler.now_us
@@ -246,22 +256,36 @@ class OffsetAuditor(Client):
 
         self.ask(offset_fetch(group.group_id, group.keys, version), version, answered)
 
+    def on_all_seen(self) -> None:
+        """Begin anew after a while."""
+        self._left = list(self._groups.groups)
+        self._pause(self.chance.randint(50 * MS, 300 * MS))
+
     def _take(
         self, group: Group, code: int, found: dict[Key, tuple[int, int]], sent_us: int
     ) -> None:
         if code:
-            self._pause()
+            self._pause(50 * MS)
             return
         self._left.pop(0)
         for key in group.keys:
             offset, _code = found[key]
             self._groups.history.on_offset(group.group_id, key, self.name, offset, sent_us)
 
-    def _pause(self) -> None:
+    def _pause(self, duration_us: int) -> None:
         self._pausing = True
 
         def go_on() -> None:
             self._pausing = False
             self.wake()
 
-        self.scheduler.after(50 * MS, f"{self.name} goes on", go_on)
+        self.scheduler.after(duration_us, f"{self.name} goes on", go_on)
+
+
+class OffsetAuditor(OffsetWatcher):
+    """Asks for the committed offsets of every group once, then is finished."""
+
+    def on_all_seen(self) -> None:
+        """Be finished."""
+        self.is_finished = True
+        self.hang_up()

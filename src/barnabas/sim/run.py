@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Faults happen up to here.
 TROUBLE_US: Final = 4 * SECOND
+#: Members of groups have trouble for longer, with a node that is well.
+MEMBER_TROUBLE_US: Final = 2 * SECOND
 #: Requests that nobody waits for any more are over after this time.
 SETTLING_US: Final = 4 * SECOND
 #: The last part of that time, in which groups stay as they are: longer than any session.
@@ -173,6 +175,7 @@ class Run:
         self.scheduler.run(lambda: False, TROUBLE_US)
         self.faults.heal()
         if self.groups is not None:
+            self.scheduler.run(lambda: False, TROUBLE_US + MEMBER_TROUBLE_US)
             self.groups.calm()
         self._finish_work()
         self._audit()
