@@ -10,14 +10,14 @@ import json
 
 from group_kit import Machine, uuids
 
-from barnabas.core.group.classic import ClassicGroups
-from barnabas.core.group.consumer_context import (
+from barnabas.core.group.classic.machine import ClassicGroups
+from barnabas.core.group.consumer.context import (
     EmbeddedAssignment,
     EmbeddedSubscription,
     no_overrides,
 )
-from barnabas.core.group.consumer_groups import ConsumerGroups
-from barnabas.core.group.consumer_requests import ConsumerHeartbeatRequest
+from barnabas.core.group.consumer.machine import ConsumerGroups
+from barnabas.core.group.consumer.requests import ConsumerHeartbeatRequest
 from barnabas.core.group.records import ClassicGroupRemoved, ClassicGroupSaved
 from barnabas.core.group.settings import GroupSettings
 from barnabas.core.group.topic_view import TopicInfo
@@ -146,7 +146,7 @@ class Both:
         return [*self.classic.on_time(now_ms, wall_ms), *self.consumer.on_time(now_ms, wall_ms)]
 
     def on_append_failed(self, result, error_code, now_ms):
-        from barnabas.core.group.classic_group import ClassicGroup
+        from barnabas.core.group.classic.group import ClassicGroup
 
         group = self.groups.get(result.group_id)
         if isinstance(group, ClassicGroup):

@@ -6,7 +6,7 @@ import json
 
 from consumer_kit import SETTINGS, Fleet, Topics
 
-from barnabas.core.group.classic_requests import (
+from barnabas.core.group.classic.requests import (
     HeartbeatRequest,
     JoinRequest,
     LeaveRequest,

@@ -14,9 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from barnabas.core.group.classic import ClassicGroups
-from barnabas.core.group.classic_group import State
-from barnabas.core.group.classic_requests import (
+from barnabas.core.group.classic.group import State
+from barnabas.core.group.classic.machine import ClassicGroups
+from barnabas.core.group.classic.requests import (
     HeartbeatRequest,
     JoinReply,
     JoinRequest,

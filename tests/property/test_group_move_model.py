@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from barnabas.core.group.classic_requests import (
+from barnabas.core.group.classic.requests import (
     HeartbeatRequest,
     JoinRequest,
     LeaveRequest,

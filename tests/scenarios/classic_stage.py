@@ -14,8 +14,8 @@ import itertools
 from group_kit import Machine
 from scenarios.stage import Stage
 
-from barnabas.core.group.classic import ClassicGroups
-from barnabas.core.group.classic_requests import (
+from barnabas.core.group.classic.machine import ClassicGroups
+from barnabas.core.group.classic.requests import (
     HeartbeatRequest,
     JoinReply,
     JoinRequest,

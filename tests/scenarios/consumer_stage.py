@@ -21,14 +21,14 @@ from group_kit import Machine
 from scenarios.stage import Stage
 
 from barnabas.core.group import records as r
-from barnabas.core.group.classic_requests import (
+from barnabas.core.group.classic.requests import (
     HeartbeatRequest,
     JoinRequest,
     LeaveRequest,
     LeavingMember,
     SyncRequest,
 )
-from barnabas.core.group.consumer_requests import ConsumerHeartbeatReply
+from barnabas.core.group.consumer.requests import ConsumerHeartbeatReply
 from barnabas.core.group.settings import GroupSettings
 from barnabas.model.errors import ErrorCode
 

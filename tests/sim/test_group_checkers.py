@@ -6,12 +6,12 @@ from barnabas.broker import group_loading
 from barnabas.broker.coordinators import TOPIC
 from barnabas.broker.node import Node
 from barnabas.broker.replicas import Replica
-from barnabas.core.group import reconcile
-from barnabas.core.group.classic_group import ClassicGroup
-from barnabas.core.group.classic_rebalance import Rebalances
-from barnabas.core.group.classic_sync import Syncs
-from barnabas.core.group.consumer import ConsumerGroup
-from barnabas.core.group.consumer_deadlines import ConsumerDeadlines, Watch
+from barnabas.core.group.classic.group import ClassicGroup
+from barnabas.core.group.classic.rebalance import Rebalances
+from barnabas.core.group.classic.sync import Syncs
+from barnabas.core.group.consumer import reconcile
+from barnabas.core.group.consumer.deadlines import ConsumerDeadlines, Watch
+from barnabas.core.group.consumer.group import ConsumerGroup
 from barnabas.core.group.offsets import Offsets
 from barnabas.core.group.records import OffsetCommitted
 from barnabas.model.config.broker_config import BrokerConfig
@@ -352,8 +352,19 @@ def test_a_partition_is_taken_from_one_who_was_silent():
     story = Story()
     story.assign(ANNA, 1, KEY)
     story.wait(TIMEOUT_US)
-    story.groups.on_standing("g", "anna", Standing(story.now_us, 1, TIMEOUT_US))
     story.assign(BOB, 2, KEY)
+
+
+def test_a_member_is_not_in_good_standing_with_a_coordinator_that_loads():
+    story = Story()
+    story.assign(ANNA, 1, KEY)
+    story.wait(TIMEOUT_US)
+    story.groups.on_standing("g", "anna", Standing(story.now_us, 2, TIMEOUT_US))
+    story.assign(BOB, 2, KEY)
+    story.wait(TIMEOUT_US)
+    story.groups.on_standing("g", "bob", Standing(story.now_us, 1, TIMEOUT_US))
+    with broken("one owner"):
+        story.assign(ANNA, 3, KEY)
 
 
 def test_a_partition_that_was_given_up_is_free():

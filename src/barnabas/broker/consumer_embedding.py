@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.consumer_protocol import read_subscription
-from barnabas.core.group.consumer_context import EmbeddedAssignment, EmbeddedSubscription
+from barnabas.core.group.consumer.context import EmbeddedAssignment, EmbeddedSubscription
 from barnabas.wire.messages.consumer_protocol_assignment import (
     ConsumerProtocolAssignment,
     TopicPartition,

@@ -18,7 +18,7 @@ from barnabas.wire.messages.consumer_group_describe import (
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
     from barnabas.broker.tasks import Task
-    from barnabas.core.group.consumer_requests import (
+    from barnabas.core.group.consumer.requests import (
         DescribedConsumer,
         DescribedConsumerGroup,
         DescribedTopicPartitions,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.core.group.consumer_requests import ConsumerHeartbeatReply, ConsumerHeartbeatRequest
+from barnabas.core.group.consumer.requests import ConsumerHeartbeatReply, ConsumerHeartbeatRequest
 from barnabas.model.errors import ErrorCode, KafkaError, shortened
 from barnabas.wire.messages.consumer_group_heartbeat import (
     Assignment,

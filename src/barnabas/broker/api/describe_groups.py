@@ -16,7 +16,7 @@ from barnabas.wire.messages.describe_groups import (
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
     from barnabas.broker.tasks import Task
-    from barnabas.core.group import classic_requests
+    from barnabas.core.group.classic import requests as classic_requests
 
 #: Up to then a group that is not there was a dead one, without an error.
 _NOT_FOUND_SINCE: Final = 6

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.core.group.classic_requests import HeartbeatReply
-from barnabas.core.group.classic_requests import HeartbeatRequest as Beat
+from barnabas.core.group.classic.requests import HeartbeatReply
+from barnabas.core.group.classic.requests import HeartbeatRequest as Beat
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

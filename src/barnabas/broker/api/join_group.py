@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.core.group.classic_requests import JoinReply, JoinRequest
+from barnabas.core.group.classic.requests import JoinReply, JoinRequest
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.join_group import (
     JoinGroupRequest,

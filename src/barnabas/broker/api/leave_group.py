@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.core.group.classic_requests import LeaveReply, LeaveRequest, LeavingMember
+from barnabas.core.group.classic.requests import LeaveReply, LeaveRequest, LeavingMember
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.leave_group import (
     LeaveGroupRequest,

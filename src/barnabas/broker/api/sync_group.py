@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.core.group.classic_requests import SyncReply, SyncRequest
+from barnabas.core.group.classic.requests import SyncReply, SyncRequest
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

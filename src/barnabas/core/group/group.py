@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from barnabas.core.group.classic_requests import ListedGroup
+    from barnabas.core.group.classic.requests import ListedGroup
     from barnabas.core.group.records import Record
     from barnabas.model.errors import ErrorCode
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from barnabas.core.group.classic import ClassicGroups
-from barnabas.core.group.classic_group import ClassicGroup
-from barnabas.core.group.consumer_groups import ConsumerGroups
+from barnabas.core.group.classic.group import ClassicGroup
+from barnabas.core.group.classic.machine import ClassicGroups
+from barnabas.core.group.consumer.machine import ConsumerGroups
 from barnabas.core.group.offsets import NO_PRODUCER, Offsets
 from barnabas.core.group.records import (
     ClassicGroupRemoved,
@@ -28,16 +28,16 @@ from barnabas.model.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from barnabas.core.group.classic_group import ReadTopics
-    from barnabas.core.group.classic_requests import (
+    from barnabas.core.group.classic.group import ReadTopics
+    from barnabas.core.group.classic.requests import (
         HeartbeatRequest,
         JoinRequest,
         LeaveRequest,
         ListedGroup,
         SyncRequest,
     )
-    from barnabas.core.group.consumer_context import EmbeddedProtocol
-    from barnabas.core.group.consumer_requests import ConsumerHeartbeatRequest
+    from barnabas.core.group.consumer.context import EmbeddedProtocol
+    from barnabas.core.group.consumer.requests import ConsumerHeartbeatRequest
     from barnabas.core.group.group import Group
     from barnabas.core.group.offset_requests import CommitRequest, DeleteRequest, FetchRequest
     from barnabas.core.group.records import Record

@@ -3,15 +3,15 @@
 import pytest
 from group_kit import Machine, uuids
 
-from barnabas.core.group.classic_requests import (
+from barnabas.core.group.classic.requests import (
     HeartbeatRequest,
     JoinRequest,
     LeaveRequest,
     LeavingMember,
     SyncRequest,
 )
-from barnabas.core.group.consumer_context import EmbeddedAssignment, EmbeddedSubscription
-from barnabas.core.group.consumer_requests import ConsumerHeartbeatRequest
+from barnabas.core.group.consumer.context import EmbeddedAssignment, EmbeddedSubscription
+from barnabas.core.group.consumer.requests import ConsumerHeartbeatRequest
 from barnabas.core.group.offset_requests import (
     CommitPartition,
     CommitRequest,

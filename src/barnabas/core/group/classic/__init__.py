@@ -1,0 +1,1 @@
+"""The classic protocol: members join, their leader assigns, the coordinator keeps generations apart."""
