@@ -59,6 +59,7 @@ class ClassicGroupModel(RuleBasedStateMachine):
         self.machine = Machine(self.fresh())
         self.clients = {name: Client(name) for name in "abcd"}
         self.waiting = {}
+        self.asked = 0
         self.coordinator = 0
         self.leaders = {}
         self.owners = {}
@@ -220,9 +221,8 @@ class ClassicGroupModel(RuleBasedStateMachine):
     # What clients hear
 
     def ask(self, client, entry_point, request):
-        client.ticket = (client.name, entry_point, len(self.machine.replies), len(self.waiting))
-        while client.ticket in self.waiting or client.ticket in self.machine.replies:
-            client.ticket = (*client.ticket, "again")
+        self.asked += 1  # never the same ticket: one whose link was lost may still be answered
+        client.ticket = (client.name, entry_point, self.asked)
         self.waiting[client.ticket] = client
         self.machine.ask(entry_point, request, client.ticket)
         self.hear()
