@@ -31,6 +31,7 @@ from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from barnabas.storage.names import DELETED, LEADER_EPOCHS, SEGMENT_FILES, file_name
 from barnabas.storage.recovery import LogLeft, RecoveryReport, load, write_epochs
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment, remove_files
+from barnabas.storage.swap import SwapJob
 from barnabas.wire.batch import LOG_OVERHEAD, NO_TIMESTAMP, BatchError, stamp
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from barnabas.model.config import LogConfig
     from barnabas.model.errors import ErrorCode
     from barnabas.ports import Disk, File, Rng
+    from barnabas.storage.cleaned_segment import CleanedSegment
     from barnabas.storage.recovery import Loaded
     from barnabas.wire.batch import BatchHeader
 
@@ -94,6 +96,7 @@ class Log:
         "_roll_timestamp",
         "_segments",
         "_snapshots",
+        "_swapping",
         "config",
         "directory",
         "epochs",
@@ -136,6 +139,8 @@ class Log:
         self._closed_unflushed = self._has_closed_unflushed()
         self._broken: OSError | None = None
         self._flushing = False
+        #: Base offsets of segments that a new one is about to replace: until then they stay.
+        self._swapping: tuple[int, ...] = ()
         self._last_flush_ms = now_ms
         self._hints: dict[int, tuple[Segment, int]] = {}
         self.configure(config)
@@ -517,6 +522,11 @@ class Log:
         return len(self._segments)
 
     @property
+    def closed_segments(self) -> tuple[Segment, ...]:
+        """The segments before the active one: what they hold never changes."""
+        return self._segments[:-1]
+
+    @property
     def base_offsets(self) -> list[int]:
         """Base offsets of the segments."""
         return [segment.base_offset for segment in self._segments]
@@ -547,7 +557,11 @@ class Log:
             write_epochs(self._disk, self.directory, self.epochs)
             self._names_changes += 1
         paths: list[str] = []
-        while len(self._segments) > 1 and self._segments[1].base_offset <= self.log_start_offset:
+        while (
+            len(self._segments) > 1
+            and self._segments[1].base_offset <= self.log_start_offset
+            and self._segments[0].base_offset not in self._swapping
+        ):
             segment, *rest = self._segments
             self._segments = tuple(rest)
             self._names_changes += 1
@@ -564,6 +578,40 @@ class Log:
                 paths.append(path + DELETED)
         snapshot = self._snapshots.rename_for_delete(segment.base_offset)
         return [*paths, snapshot] if snapshot else paths
+
+    # Replacing by compaction
+
+    def plan_swap(self, cleaned: CleanedSegment, now_ms: int) -> SwapJob | None:
+        """Make the job that puts a new segment in place; None if some of the old ones have been dropped since.
+
+        Run it on a background thread and hand it to `on_swapped`. One at a time.
+        """
+        self._check_usable()
+        assert not self._swapping
+        closed = [segment.base_offset for segment in self.closed_segments]
+        if not set(cleaned.sources) <= set(closed):
+            return None
+        self._swapping = cleaned.sources
+        return SwapJob(self._disk, self.directory, cleaned, now_ms)
+
+    def on_swapped(self, job: SwapJob) -> list[str]:
+        """Read from the new segment from now on; return the files of the old ones, for removal after a while.
+
+        An error before the new one counted changes nothing, a later one breaks the log; both are raised.
+        """
+        self._swapping = ()
+        if job.error is not None:
+            if job.committed:
+                self._break(job.error)
+            raise job.error
+        assert job.segment is not None
+        sources = job.cleaned.sources
+        for segment in self._segments:
+            segment.dropped = segment.dropped or segment.base_offset in sources
+        kept = [segment for segment in self._segments if segment.base_offset not in sources]
+        self._segments = tuple(sorted([*kept, job.segment], key=_base_offset))
+        snapshots = [self._snapshots.rename_for_delete(base) for base in sources[1:]]
+        return job.deleted + [path for path in snapshots if path is not None]
 
     # Flushing
 

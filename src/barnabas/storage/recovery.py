@@ -198,7 +198,7 @@ class _Loading:
     def _open_sound(self, base: int) -> Segment:
         """Open a segment whose data is taken as it is; its indexes must look right or are built again."""
         segment, indexes_there = self._open_files(base)
-        if not (indexes_there and _load_indexes(segment)):
+        if not (indexes_there and load_indexes(segment)):
             self.report.rebuilt_indexes.append(base)
             self._check(segment, visit=None)
         return segment
@@ -350,7 +350,7 @@ class _Loading:
             self.producers.update(header, header.base_offset)
 
 
-def _load_indexes(segment: Segment) -> bool:
+def load_indexes(segment: Segment) -> bool:
     """Take over both indexes as they are on disk; tell whether they fit the segment."""
     offsets, times = segment.offset_index, segment.time_index
     whole = offsets.load(offsets.file.size()) and times.load(times.file.size())
