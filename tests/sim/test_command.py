@@ -34,5 +34,13 @@ def test_a_range_ends_with_a_count_and_a_verdict():
     assert "every promise held" in done.stdout
 
 
+def test_groups_can_be_left_out():
+    group_seed = "7"
+    bare = command("--seed", group_seed, "--without-groups", "--trace")
+    assert bare.returncode == 0, bare.stdout
+    assert "g0m0" in command("--seed", group_seed, "--trace").stdout
+    assert "g0m0" not in bare.stdout
+
+
 def test_it_wants_to_know_which_seeds():
     assert command().returncode == 2

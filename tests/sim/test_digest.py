@@ -8,7 +8,8 @@ import pytest
 
 from barnabas.sim.run import run_seed
 
-SEEDS = (3, 11, 42, 77)
+#: Some have consumer groups: 7, 77 and 86.
+SEEDS = (3, 7, 11, 42, 77, 86)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -17,25 +17,27 @@ def main() -> int:
     which.add_argument("--seed", type=int, help="run this seed")
     which.add_argument("--seeds", metavar="START:END", help="run a range, END not included")
     parser.add_argument("--trace", action="store_true", help="with --seed: tell all that happens")
+    parser.add_argument("--without-groups", action="store_true", help="leave consumer groups out")
     asked = parser.parse_args()
+    with_groups = not asked.without_groups
     if asked.seed is not None:
-        return _run_one(asked.seed, trace=asked.trace)
+        return _run_one(asked.seed, trace=asked.trace, with_groups=with_groups)
     start, _, end = asked.seeds.partition(":")
-    return _run_many(range(int(start), int(end)))
+    return _run_many(range(int(start), int(end)), with_groups=with_groups)
 
 
-def _run_one(seed: int, *, trace: bool) -> int:
+def _run_one(seed: int, *, trace: bool, with_groups: bool) -> int:
     if trace:
         logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="    log: %(message)s")
-    verdict = run_seed(seed, on_note=_tell if trace else None)
+    verdict = run_seed(seed, with_groups=with_groups, on_note=_tell if trace else None)
     print(_sentence(verdict))  # noqa: T201
     return 1 if verdict.violation else 0
 
 
-def _run_many(seeds: range) -> int:
+def _run_many(seeds: range, *, with_groups: bool) -> int:
     failed, started = [], time.monotonic()
     for done, seed in enumerate(seeds, start=1):
-        verdict = run_seed(seed)
+        verdict = run_seed(seed, with_groups=with_groups)
         if verdict.violation is not None:
             failed.append(seed)
             print(f"\r{_sentence(verdict)}")  # noqa: T201

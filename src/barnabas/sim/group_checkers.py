@@ -231,10 +231,17 @@ class GroupHistory:
                 )
 
     def on_standing(self, group_id: str, identity: str, standing: Standing) -> None:
-        """See a heartbeat answered well: the member keeps what it has, unless it was too late already."""
+        """See a heartbeat answered well: the member keeps what it has.
+
+        A coordinator that is loading says so to everybody, as Kafka's does: then it counts only for members that could not be
+        given up before.
+        """
         for claims in self._ledgers[group_id].claims.values():
             claim = claims.get(identity)
-            if claim is not None and standing.sent_us < claim.until_us:
+            if claim is None:
+                continue
+            was_loaded = claim.moment.life == standing.life and not self.records.failures_explained
+            if was_loaded or standing.sent_us < claim.until_us:
                 claim.until_us = max(claim.until_us, standing.until_us)
 
     def on_released(self, group_id: str, identity: str, keys: Iterable[Key] | None = None) -> None:

@@ -58,6 +58,7 @@ class GroupMember(GroupClient):
 
     versions = NEW[0]
     _is_leaving = False
+    _joining_us = 0
 
     @property
     def timeout_us(self) -> int:
@@ -99,6 +100,7 @@ class GroupMember(GroupClient):
                 self.member_id = response.member_id
                 continue
             if code == 0:
+                self._joining_us = self.sent_us
                 self.member_id, self.generation = response.member_id, response.generation_id
                 return response  # type: ignore[no-any-return]
             yield from self._on_error("JoinGroup", code)
@@ -141,7 +143,9 @@ class GroupMember(GroupClient):
         return True
 
     def _own(self, keys: list[Key]) -> None:
-        self.groups.on_assigned(self.group_id, self.who, self.generation, keys, self.standing)
+        # A late SyncGroup does not renew the session, in Kafka neither: it runs since the join phase ended.
+        standing = self.standing._replace(sent_us=self._joining_us)
+        self.groups.on_assigned(self.group_id, self.who, self.generation, keys, standing)
         self.positions = dict.fromkeys(keys)
         self.next_heartbeat_us = self.scheduler.now_us + self.style.heartbeat_us
 
