@@ -27,9 +27,12 @@ from barnabas.sim.world import Scheduler
 SEEDS = 400
 
 
-def first_violation(*checkers, follows=(), flushed=False):
-    """The first seed with groups that breaks one of these promises; no other may break, but for those that follow from it."""
-    for seed in range(SEEDS):
+def first_violation(*checkers, follows=(), flushed=False, start=0):
+    """The first seed with groups that breaks one of these promises; no other may break, but for those that follow from it.
+
+    `start` saves the time for seeds that are known to miss it.
+    """
+    for seed in range(start, SEEDS):
         plan = draw_plan(Scheduler(seed).chance("groups"))
         if plan.has_groups and (plan.flushed or not flushed):
             violation = run_seed(seed).violation
@@ -55,7 +58,7 @@ def test_a_coordinator_that_gives_everybody_the_same_is_found(monkeypatch):
 
 def test_a_coordinator_that_does_not_wait_for_what_is_given_up_is_found(monkeypatch):
     monkeypatch.setattr(reconcile, "_owns_any", lambda owned, partitions: False)
-    first_violation("one owner", "fenced members are refused")
+    first_violation("one owner", "fenced members are refused", start=70)
 
 
 def test_a_coordinator_that_expels_too_early_is_found(monkeypatch):
@@ -78,7 +81,7 @@ def test_a_classic_group_that_looks_at_no_generation_is_found(monkeypatch):
         "check_generation",
         lambda self, member_id, instance_id, _generation: self.check_member(member_id, instance_id),
     )
-    first_violation("fenced members are refused", "one owner")
+    first_violation("fenced members are refused", "one owner", start=80)
 
 
 def test_a_consumer_group_that_lets_anybody_commit_is_found(monkeypatch):
