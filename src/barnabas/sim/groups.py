@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from barnabas.sim.network import Network
 
 #: How many runs have groups: they cost twice as much as others.
-LIKELIHOOD: Final = 0.35
+LIKELIHOOD: Final = 0.3
 SESSIONS_US: Final = (300 * MS, 600 * MS, 900 * MS)
 #: Some are shorter than sessions: then static members stay in a group that went on without them.
 REBALANCES_US: Final = (200 * MS, 600 * MS, 900 * MS)

@@ -38,8 +38,10 @@ TROUBLE_US: Final = 4 * SECOND
 MEMBER_TROUBLE_US: Final = 2 * SECOND
 #: Requests that nobody waits for any more are over after this time.
 SETTLING_US: Final = 4 * SECOND
-#: The last part of that time, in which groups stay as they are: longer than any session.
-REST_US: Final = 1500 * MS
+#: After this part of it nobody is missed any more who died before (longer than any session and what follows); for that long groups must
+#: then stay as they are.
+MISSING_US: Final = 1800 * MS
+REST_US: Final = 1000 * MS
 #: Once healed, everything must be done within this time.
 PATIENCE_US: Final = 60 * SECOND
 #: What topics are made with: setting, how often, one of these values.
@@ -204,12 +206,13 @@ class Run:
         scheduler, since_us = self.scheduler, self.scheduler.now_us
         if not scheduler.run(lambda: groups.have_settled(since_us), since_us + PATIENCE_US):
             raise self._stuck(groups.problems(since_us))
-        # Who died last is missed only now.
-        scheduler.run(lambda: False, scheduler.now_us + SETTLING_US - REST_US)
+        end_us = scheduler.now_us + SETTLING_US
+        scheduler.run(lambda: False, scheduler.now_us + MISSING_US)
         groups.note_generations()
         scheduler.run(lambda: False, scheduler.now_us + REST_US)
         groups.check_rest(since_us)
         groups.stop()
+        scheduler.run(lambda: False, end_us)
         if self._chance.random() < 0.5:
             self.machine.crash(Crash.PROCESS, 10 * MS)
 
