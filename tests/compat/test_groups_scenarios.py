@@ -127,6 +127,37 @@ def test_queue_and_publish_subscribe_at_once(group_bootstrap, admin, topic_name,
         assert len(one.values) == len(other.values) == 100
 
 
+def poll_through(condition, member):
+    """As `until`, but the client may say meanwhile that it misses the topic."""
+    while not condition():
+        try:
+            until(condition, member)
+        except AssertionError as told:
+            if "UNKNOWN_TOPIC_OR_PART" not in str(told):
+                raise
+
+
+def test_a_topic_comes_grows_goes_and_comes_again(group_bootstrap, admin, topic_name, group, join):
+    member = join(topic_name, **{"allow.auto.create.topics": False})
+    topic = create_topic(admin, topic_name, 2)
+    poll_through(lambda: all_owned(topic, 2, member), member)
+    admin.create_partitions([cka.NewPartitions(topic, 4)])[topic].result(TIMEOUT_S)
+    until(lambda: all_owned(topic, 4, member), member)
+    produce(group_bootstrap, topic, numbers(40), 4)
+    until(lambda: len(member.read) == 40, member)
+    member.commit()
+    assert committed(admin, group, topic, 4) == [10] * 4
+    # What a topic's name meant goes with the topic, the offsets too: its successor is read from the start.
+    admin.delete_topics([topic])[topic].result(TIMEOUT_S)
+    poll_through(lambda: not member.owned, member)
+    assert committed(admin, group, topic, 4) == [ck.OFFSET_INVALID] * 4
+    create_topic(admin, topic, 3)
+    member.read.clear()
+    produce(group_bootstrap, topic, numbers(9), 3)
+    poll_through(lambda: len(member.read) == 9, member)
+    assert all_owned(topic, 3, member)
+
+
 class Load(threading.Thread):
     """Writes to every partition in turn until it is told to stop; `written` are the values."""
 
