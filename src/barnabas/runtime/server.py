@@ -103,7 +103,7 @@ class Connection:
             self.go_on()
         if self.is_open and events & READ:
             self._on_readable()
-        elif self.is_open and events & ~(READ | WRITE):
+        elif self.is_open and events & ~(READ | WRITE) and not self._goes_on:
             self.close()  # hung up or broken, and nothing left to read
 
     def reply(self, buffers: list[Any]) -> None:
@@ -126,6 +126,15 @@ class Connection:
         """Tell whether the client has reason to be silent: its request is under way."""
         return self._waiting
 
+    @property
+    def _goes_on(self) -> bool:
+        """Tell whether requests that were read are handled soon, and nothing need come before that."""
+        return (
+            len(self._backlog) >= _SIZE.size
+            and not (self._waiting or self._out)
+            and not self._server.is_stopping
+        )
+
     def close(self) -> None:
         """Close, drop what is unsent, tell the node. Harmless if closed."""
         if not self.is_open:
@@ -139,7 +148,7 @@ class Connection:
         self._backlog = b""
 
     def _on_readable(self) -> None:
-        if self._waiting or self._out or self._postponed:
+        if self._waiting or self._out or self._goes_on or self._server.is_stopping:
             self._watch(HANGUP | (WRITE if self._out else 0))
             return
         try:
@@ -215,6 +224,7 @@ class Connection:
                 or held_bytes > UNSENT_BYTES_MAX
                 or server.is_turn_long()
             ):
+                server.dirty.append(self)  # to go on, also if there is no reply to send before
                 break
             held_bytes += self._handle(view[position + 4 : frame_end])
             if not self.is_open:
@@ -273,7 +283,8 @@ class Connection:
         """Handle requests that came behind one that waited."""
         if not self._backlog or self._waiting or not self.is_open or self._out:
             return
-        if self._server.is_turn_long():
+        # Once: under load the next turn may be as long before it comes to this one.
+        if self._server.is_turn_long() and not self._postponed:
             self._postponed = True
             self._server.go_on_next_turn(self)
             return

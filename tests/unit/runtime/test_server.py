@@ -1,5 +1,6 @@
 """The server against clients that misbehave on their sockets: a broker in this process, raw connections to it."""
 
+import contextlib
 import struct
 import tracemalloc
 
@@ -7,6 +8,7 @@ import pytest
 from chaos.wire_kit import RawClient, batch, encode, eventually, fetch_request, produce_request
 
 import barnabas
+from barnabas.runtime import server
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.incremental_alter_configs import (
@@ -90,6 +92,44 @@ def test_a_hundred_requests_one_behind_the_other_are_answered_in_order(broker):
         for request, version, correlation_id in sent:
             client.receive_for(request, version, correlation_id)
         assert client.end_offset("t") == 25
+
+
+def test_requests_that_want_no_answer_do_not_hold_up_what_comes_behind(broker, monkeypatch):
+    """In a long turn a connection gets one request: there is no reply to send after which it would go on."""
+    monkeypatch.setattr(server, "LONG_TURN_MS", -1)
+    with RawClient(broker.bootstrap) as client:
+        client.create_topic("t")
+        silent = framed(encode(produce_request("t", batch(b"v"), acks=0), 9, 1))
+        client.send_bytes(silent * 5 + framed(encode(ANY, 3, 2)))
+        client.receive_for(ANY, 3, 2)
+        assert client.end_offset("t") == 5
+
+
+def test_many_bytes_of_requests_that_want_no_answer(broker, monkeypatch):
+    """What is left of each connection's requests must not be more than the receive buffer takes."""
+    monkeypatch.setattr(server, "LONG_TURN_MS", -1)
+    silent = framed(encode(produce_request("t", batch(bytes(5000)), acks=0), 9, 1))
+    clients, rounds, each = 6, 8, 20
+    with contextlib.ExitStack() as stack:
+        control = stack.enter_context(RawClient(broker.bootstrap))
+        control.create_topic("t")
+        crowd = [stack.enter_context(RawClient(broker.bootstrap)) for _ in range(clients)]
+        for _ in range(rounds):
+            for client in crowd:
+                client.send_bytes(silent * each)
+        for client in crowd:
+            client.ask(ANY, 3)
+        assert control.end_offset("t") == clients * rounds * each
+
+
+def test_a_client_that_wants_no_answer_sends_and_closes(broker, monkeypatch):
+    monkeypatch.setattr(server, "LONG_TURN_MS", -1)
+    silent = framed(encode(produce_request("t", batch(b"v"), acks=0), 9, 1))
+    with RawClient(broker.bootstrap) as control:
+        control.create_topic("t")
+        with RawClient(broker.bootstrap) as client:
+            client.send_bytes(silent * 100)
+        eventually(lambda: control.end_offset("t") == 100, "all that was sent is in the log")
 
 
 def test_requests_behind_a_long_poll_wait_for_it_and_are_answered(broker):
