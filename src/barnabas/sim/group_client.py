@@ -106,7 +106,8 @@ class MemberStyle(NamedTuple):
     leaves: float
     #: Comes back after each crash; others do so or not.
     returns: bool
-    #: Has the instance id of another member.
+    #: Another member has the same instance id: each may be put out by the other at any time. And which of them it is.
+    has_twin: bool = False
     is_twin: bool = False
 
 
@@ -173,7 +174,8 @@ class GroupClient(Client):
     @property
     def standing(self) -> Standing:
         """What an answer that says that all is well is worth."""
-        return Standing(self.sent_us, self.life, self.timeout_us, self.speaks_classic)
+        timeout_us = 0 if self.style.has_twin else self.timeout_us
+        return Standing(self.sent_us, self.life, timeout_us, self.speaks_classic)
 
     # For subclasses
 

@@ -152,6 +152,7 @@ class Groups:
         style = members[0].style
         if style.instance_id is not None and chance.random() < 0.5:
             # Somebody starts the same instance twice: one of the two must be kept out.
+            members[0].style = style = style._replace(has_twin=True)
             twin = style._replace(returns=False, is_twin=True)
             members.append(type(members[0])(f"{group_id}twin", self._network, spec, twin))
         return Group(group_id, keys, members)
