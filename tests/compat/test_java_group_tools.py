@@ -16,8 +16,8 @@ STEPS_OF_BOTH = [
     "reset_files",
     "delete_offsets",
 ]
-# 3.9 has no --validate-regex, and its formatters stop at records of the consumer protocol.
-STEPS_OF_4 = ["validate_regex", "formatter_classic", "formatter_consumer"]
+# 3.9 has no --validate-regex and no settings of groups, and its formatters stop at records of the consumer protocol.
+STEPS_OF_4 = ["validate_regex", "configs", "formatter_classic", "formatter_consumer"]
 STEPS = {"4.3.1": STEPS_OF_BOTH + STEPS_OF_4, "3.9.2": STEPS_OF_BOTH}
 
 

@@ -31,6 +31,7 @@ public final class GroupTools {
         steps.put("reset_files", GroupTools::resetFiles);
         steps.put("delete_offsets", GroupTools::deleteOffsets);
         steps.put("validate_regex", GroupTools::validateRegex);
+        steps.put("configs", GroupTools::configs);
         return steps;
     }
 
@@ -185,6 +186,25 @@ public final class GroupTools {
     /** The broker is not asked: the tool has RE2 with it. */
     static void validateRegex() throws Exception {
         Scenario.contains(groups("--validate-regex", "a[0-9]+"), "valid");
+    }
+
+    /** Settings of one group, with kafka-configs. */
+    static void configs() throws Exception {
+        String group = Scenario.prefix + "-configured";
+        String[] entity = {"--entity-type", "groups", "--entity-name", group};
+        Scenario.configTool(Scenario.with(entity, "--alter", "--add-config", "consumer.session.timeout.ms=5000,consumer.heartbeat.interval.ms=500"));
+        Scenario.await(() -> Scenario.configTool(Scenario.with(entity, "--describe")).contains("consumer.session.timeout.ms=5000"));
+        Scenario.contains(Scenario.configTool(Scenario.with(entity, "--describe", "--all")), "consumer.heartbeat.interval.ms=500");
+        Scenario.configTool(Scenario.with(entity, "--alter", "--delete-config", "consumer.session.timeout.ms"));
+        Scenario.await(() -> !Scenario.configTool(Scenario.with(entity, "--describe")).contains("consumer.session.timeout.ms=5000"));
+        // Below the broker's minimum: the tool gives the reason on standard error and leaves with 1.
+        boolean taken = true;
+        try {
+            Scenario.configTool(Scenario.with(entity, "--alter", "--add-config", "consumer.session.timeout.ms=1"));
+        } catch (AssertionError refused) {
+            taken = false;
+        }
+        Scenario.check(!taken, "a session time-out below the broker's minimum was taken");
     }
 
     static String consoleConsumer(String... args) throws Exception {
