@@ -54,6 +54,8 @@ FIRST_VERSION: Final = 5
 _FIRST_FLEXIBLE: Final = 9
 #: Lanes of one version that the node keeps, the oldest goes first: about 1 KB each.
 LANES_MAX: Final = 16_384
+#: What repeats may have this many bytes: a client id or tagged fields can be of any length, and it is kept.
+PREFIX_BYTES_MAX: Final = 1024
 #: Lengths of what repeats that a connection tries, one for each length of a topic's name.
 LENGTHS_MAX: Final = 4
 
@@ -363,6 +365,8 @@ def open_lane(
         length, tail = uvarint(size + 1), _NO_TAGS
     start = len(frame) - len(tail) - size
     length_at = start - len(length)
+    if length_at > PREFIX_BYTES_MAX:
+        return
     if frame[length_at:start] != length or frame[start + size :] != tail:
         return  # tagged fields that nobody sends, or bytes behind the request
     lanes = call.link.lanes

@@ -130,6 +130,16 @@ def test_records_that_claim_to_reach_into_the_next_frame_do_not(peer, version):
     assert peer.link.lanes.take(memoryview(bytearray(stream)), 0, len(stream)) == 0
 
 
+def test_what_repeats_is_not_kept_if_it_is_long(peer):
+    whole = produce(2)
+    at = struct.calcsize(">ihhih2s")  # behind the client id stand the tagged fields: none
+    long = whole[4:at] + b"\x01\x63\x80\x80\x04" + bytes(65536) + whole[at + 1 :]
+    peer.general(struct.pack(">i", len(long)) + long)
+    kept = peer.host.node.staging.lanes(VERSION)
+    assert kept
+    assert max(len(prefix) for prefix in kept) < 100
+
+
 def test_a_frame_that_is_not_here_whole_waits(peer):
     whole = produce(2)
     for size in range(len(whole)):
