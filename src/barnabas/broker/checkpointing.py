@@ -1,4 +1,4 @@
-"""Writing down how far each log is synced, where it starts, and its high watermark.
+"""Writing down how far each log is synced and compacted, where it starts, and its high watermark.
 
 The offsets are taken on the thread of decision, the files are written by a job on `Node.directory_jobs`: so what
 is written never goes back, and no table is walked while it changes.
@@ -29,7 +29,13 @@ def plan_write(node: Node, directory: LogDirectory) -> Callable[[], None]:
         recovery_points[replica.key] = replica.log.recovery_point
         log_start_offsets[replica.key] = replica.log.log_start_offset
         high_watermarks[replica.key] = replica.state.high_watermark
-    return lambda: directory.write_checkpoints(recovery_points, log_start_offsets, high_watermarks)
+    cleaner_offsets = dict(directory.cleaner_offsets)
+
+    def write() -> None:
+        directory.write_checkpoints(recovery_points, log_start_offsets, high_watermarks)
+        directory.write_cleaner_offsets(cleaner_offsets)
+
+    return write
 
 
 def _found(

@@ -1,4 +1,4 @@
-"""What a node does by the clock: checkpoints, flushes by time, forgetting idle producers, opening missing logs again.
+"""What a node does by the clock: checkpoints, flushes by time, forgetting idle producers, opening missing logs again, compaction.
 
 Each job books itself again when it has ended, so a slow disk makes it rarer, never a queue.
 """
@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import checkpointing, missing_logs
+from barnabas.broker.compaction import Compaction
 from barnabas.broker.tasks import drive
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Upkeep:
         """Book nothing yet."""
         self._node = node
         self._stopped = False
+        self.compaction = Compaction(node)
 
     def start(self) -> None:
         """Book the first round of each job."""
@@ -47,6 +49,7 @@ class Upkeep:
         self._book(FLUSH_CHECK_MS, self._flush_due)
         self._book(self._expiry_ms, self._forget_producers)
         self._book(OPEN_AGAIN_MS, self._open_missing_logs)
+        self.compaction.start()
 
     def stop(self) -> None:
         """Book nothing more."""

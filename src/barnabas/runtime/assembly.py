@@ -20,6 +20,7 @@ from barnabas.runtime.server import Server
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.broker.cleaners import Cleaner
     from barnabas.model.config.broker_config import BrokerConfig
     from barnabas.runtime.metrics_http import MetricsServer
 
@@ -50,6 +51,7 @@ class RunningBroker:
         self.disk = RealDisk()
         world = World(self.loop.clock, SystemRng(), self.loop, self.loop, self._store, self.disk)
         self.node = Node(config, world)
+        self.node.upkeep.compaction.make_cleaner = self._make_cleaner
         self.server = Server(self.loop, self.node)
         self._failure: BaseException | None = None
         self._stopping = False
@@ -124,6 +126,12 @@ class RunningBroker:
             return False
         return True
 
+    def _make_cleaner(self) -> Cleaner:
+        # Imported here: a broker without compacted topics does without.
+        from barnabas.runtime.cleaner_process import ProcessCleaner
+
+        return ProcessCleaner(self.loop.post)
+
     def _begin_stop(self, *, discard: bool) -> None:
         if self._stopping:
             return
@@ -144,7 +152,7 @@ class RunningBroker:
             return
         self.server.close()
         if self._discard:
-            self.loop.stop()
+            self.node.upkeep.compaction.stop(lambda _result, _problem: self.loop.stop())
         else:
             self._drive(self.node.stop(), self.loop.stop)
 

@@ -110,6 +110,8 @@ class LogDirectory:
         self.recovery_points: dict[TopicPartition, Offset] = {}
         self.log_start_offsets: dict[TopicPartition, Offset] = {}
         self.high_watermarks: dict[TopicPartition, Offset] = {}
+        #: Up to where each log was compacted. The others say what was found at the start; this one is kept in step.
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
         self._disk = disk
         self._rng = rng
         self._written: dict[str, bytes] = {}
@@ -125,6 +127,7 @@ class LogDirectory:
         self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS, contents)
         self.log_start_offsets = self._read_offsets(checkpoints.LOG_START_OFFSETS, contents)
         self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS, contents)
+        self.cleaner_offsets = dict(self._read_offsets(checkpoints.CLEANER_OFFSETS, contents))
         for name in self._disk.list(self.path):
             if self._disk.is_dir(f"{self.path}/{name}"):
                 self._sort_in(name, contents)
@@ -174,6 +177,11 @@ class LogDirectory:
         self._write(checkpoints.RECOVERY_POINTS, recovery_points)
         self._write(checkpoints.LOG_START_OFFSETS, log_start_offsets)
         self._write(checkpoints.HIGH_WATERMARKS, high_watermarks)
+
+    def write_cleaner_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the file that says up to where each log was compacted; a directory without such logs has none."""
+        if offsets or self._disk.exists(self._file(checkpoints.CLEANER_OFFSETS)):
+            self._write(checkpoints.CLEANER_OFFSETS, offsets)
 
     def mark_clean(self) -> None:
         """Say that all logs are closed and synced: the last thing that a broker writes here."""
@@ -288,6 +296,7 @@ class LogDirectory:
         """Drop what the checkpoints said: a new partition of the same name starts at 0."""
         for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks):
             offsets.pop(key, None)
+        self.cleaner_offsets.pop(key, None)
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         content = checkpoints.encode(offsets)

@@ -296,7 +296,6 @@ LOG_SETTINGS: Final = settings(
         Kind.BOOLEAN,
         True,
         "Whether compacted topics are compacted.",
-        feature=Feature.COMPACTION,
     ),
     Setting(
         "log.cleaner.backoff.ms",
@@ -305,7 +304,6 @@ LOG_SETTINGS: Final = settings(
         "How long the cleaner rests when no log is worth compacting.",
         allowed=at_least(0),
         update=Update.CLUSTER_WIDE,
-        feature=Feature.COMPACTION,
     ),
     Setting(
         "log.cleaner.dedupe.buffer.size",
@@ -313,7 +311,6 @@ LOG_SETTINGS: Final = settings(
         134_217_728,
         "The memory for the table of keys, over all cleaners.",
         update=Update.CLUSTER_WIDE,
-        feature=Feature.COMPACTION,
     ),
     Setting(
         "log.cleaner.delete.retention.ms",
@@ -322,7 +319,6 @@ LOG_SETTINGS: Final = settings(
         "How long the tombstones of compacted topics stay.",
         allowed=at_least(0),
         update=Update.CLUSTER_WIDE,
-        feature=Feature.COMPACTION,
     ),
     Setting(
         "log.cleaner.io.buffer.load.factor",
@@ -330,7 +326,6 @@ LOG_SETTINGS: Final = settings(
         0.9,
         "How full the table of keys may become.",
         update=Update.CLUSTER_WIDE,
-        feature=Feature.COMPACTION,
     ),
     Setting(
         "log.cleaner.io.buffer.size",
@@ -339,7 +334,6 @@ LOG_SETTINGS: Final = settings(
         "The memory for reading and writing, over all cleaners.",
         allowed=at_least(0),
         update=Update.CLUSTER_WIDE,
-        feature=Feature.COMPACTION,
     ),
     Setting(
         "log.cleaner.io.max.bytes.per.second",
@@ -347,7 +341,6 @@ LOG_SETTINGS: Final = settings(
         DOUBLE_MAX,
         "How fast the cleaners may read and write together.",
         update=Update.CLUSTER_WIDE,
-        feature=Feature.COMPACTION,
     ),
     Setting(
         "log.cleaner.max.compaction.lag.ms",
@@ -356,7 +349,6 @@ LOG_SETTINGS: Final = settings(
         "How long a record may wait at most before compaction looks at it.",
         allowed=at_least(1),
         update=Update.CLUSTER_WIDE,
-        feature=Feature.COMPACTION,
     ),
     Setting(
         "log.cleaner.min.cleanable.ratio",
@@ -365,7 +357,6 @@ LOG_SETTINGS: Final = settings(
         "Which share of a compacted log must be new before it is compacted again.",
         allowed=between(0, 1),
         update=Update.CLUSTER_WIDE,
-        feature=Feature.COMPACTION,
     ),
     Setting(
         "log.cleaner.min.compaction.lag.ms",
@@ -374,7 +365,6 @@ LOG_SETTINGS: Final = settings(
         "How long a record is left alone by compaction.",
         allowed=at_least(0),
         update=Update.CLUSTER_WIDE,
-        feature=Feature.COMPACTION,
     ),
     Setting(
         "log.cleaner.threads",
@@ -383,7 +373,6 @@ LOG_SETTINGS: Final = settings(
         "How many logs are compacted at the same time.",
         allowed=at_least(0),
         update=Update.CLUSTER_WIDE,
-        feature=Feature.COMPACTION,
     ),
     Setting(
         "log.local.retention.bytes",

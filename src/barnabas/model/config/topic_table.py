@@ -101,7 +101,6 @@ TOPIC_SETTINGS: Final = settings(
         at_least(0),
         _MEDIUM,
         _ANY_TIME,
-        Feature.COMPACTION,
     ),
     Setting(
         "file.delete.delay.ms",
@@ -198,7 +197,6 @@ TOPIC_SETTINGS: Final = settings(
         at_least(1),
         _MEDIUM,
         _ANY_TIME,
-        Feature.COMPACTION,
     ),
     Setting(
         "max.message.bytes",
@@ -246,7 +244,6 @@ TOPIC_SETTINGS: Final = settings(
         between(0, 1),
         _MEDIUM,
         _ANY_TIME,
-        Feature.COMPACTION,
     ),
     Setting(
         "min.compaction.lag.ms",
@@ -256,7 +253,6 @@ TOPIC_SETTINGS: Final = settings(
         at_least(0),
         _MEDIUM,
         _ANY_TIME,
-        Feature.COMPACTION,
     ),
     Setting(
         "min.insync.replicas",

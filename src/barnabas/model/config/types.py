@@ -62,7 +62,6 @@ class Feature(Enum):
 
     TRANSACTIONS = "transactions"
     RETENTION = "retention"
-    COMPACTION = "compaction"
     CLUSTER = "clusters"
     QUOTAS = "quotas"
     SECURITY = "security"
