@@ -204,7 +204,7 @@ class Connection:
         out_before = len(self._out)
         start = position
         position = self._take_repeated(view, start, end)
-        held_bytes = 0
+        held_bytes, is_cut_short = 0, False
         while end - position >= 4:
             (size,) = _SIZE.unpack_from(view, position)
             if not 0 < size <= server.request_bytes_max:
@@ -224,7 +224,7 @@ class Connection:
                 or held_bytes > UNSENT_BYTES_MAX
                 or server.is_turn_long()
             ):
-                server.dirty.append(self)  # to go on, also if there is no reply to send before
+                is_cut_short = True  # and goes on, also if there is no reply to send before
                 break
             held_bytes += self._handle(view[position + 4 : frame_end])
             if not self.is_open:
@@ -232,7 +232,7 @@ class Connection:
             position = self._take_repeated(view, frame_end, end)
         if position < end:
             self._keep(view, position, end)
-        if len(self._out) != out_before:
+        if is_cut_short or len(self._out) != out_before:
             server.dirty.append(self)
 
     def _take_repeated(self, view: memoryview, position: int, end: int) -> int:
@@ -281,16 +281,22 @@ class Connection:
 
     def go_on(self) -> None:
         """Handle requests that came behind one that waited."""
-        if not self._backlog or self._waiting or not self.is_open or self._out:
+        if not self._backlog or self._waiting or not self.is_open or self._out or self._postponed:
             return
-        # Once: under load the next turn may be as long before it comes to this one.
-        if self._server.is_turn_long() and not self._postponed:
+        if self._server.is_turn_long():
             self._postponed = True
             self._server.go_on_next_turn(self)
-            return
-        if self._postponed:
+        else:
+            self._handle_backlog()
+
+    def go_on_at_last(self) -> None:
+        """Handle requests that a long turn left: one at least, since this turn may be long already, and the next."""
+        if self.is_open:
             self._postponed = False
             self._watch(READ | HANGUP)
+            self._handle_backlog()
+
+    def _handle_backlog(self) -> None:
         backlog = bytearray(self._backlog)
         self._backlog = b""
         self.handle_frames(memoryview(backlog), 0, len(backlog))
@@ -554,7 +560,7 @@ class Server:
     def _go_on_all(self) -> None:
         connections, self._next_turn = self._next_turn, []
         for connection in connections:
-            connection.go_on()
+            connection.go_on_at_last()
 
     def _on_turn_end(self) -> None:
         """Finish what waited for this turn's appends, then send everything that is ready."""
