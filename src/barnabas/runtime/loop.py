@@ -143,6 +143,8 @@ class Loop:
         self._closed = False
         self._pool: ThreadPoolExecutor | None = None
         self._turn_start_ns = time.monotonic_ns()
+        #: Descriptors that this turn has to do with.
+        self.ready_count = 0
         self._idle_ns = 0
         self._idle_since_ns = time.monotonic_ns()
         self.watch(self._wake_read, READ, self._on_wake)
@@ -218,6 +220,7 @@ class Loop:
             before = now_ns()
             ready = poll(wait_s, 256)
             self._turn_start_ns = now_ns()
+            self.ready_count = len(ready)
             self._idle_ns += self._turn_start_ns - before
             for fd, events in ready:
                 handler = handlers.get(fd)

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 #: What a read is given at least: with less left, what lies there is handled first.
 RECEIVE_ROOM_BYTES: Final = 64 * 1024
+#: Many that are ready share a buffer's worth, so that a turn stays short: but each may send this much in it.
+READ_BYTES_MIN: Final = 16 * 1024
 #: A frame is given this much room at once; a longer one grows as its bytes really come.
 FRAME_ROOM_BYTES: Final = 64 * 1024
 #: By how much the room grows: few copies for a frame of a megabyte, little room for one that never comes.
@@ -170,7 +172,8 @@ class Connection:
         position = start + len(backlog)
         view = server.receive_view
         view[start:position] = backlog
-        count = self._sock.recv_into(view[position:])
+        share = RECEIVE_BUFFER_BYTES // (server.loop.ready_count or 1)
+        count = self._sock.recv_into(view[position : position + max(share, READ_BYTES_MIN)])
         if count == 0:
             self.close()
             return
@@ -237,7 +240,8 @@ class Connection:
 
     def _take_repeated(self, view: memoryview, position: int, end: int) -> int:
         """Let requests that repeat go their short way; return where they end."""
-        if self.lanes is None or self._waiting or self._server.is_stopping:
+        server = self._server
+        if self.lanes is None or self._waiting or server.is_stopping or server.is_turn_long():
             return position
         taken = self.lanes.take(view, position, end)
         if taken > position:
