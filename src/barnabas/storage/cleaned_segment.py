@@ -9,7 +9,7 @@ Invariants: the files are those that appending the same batches would have made;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.storage.cleaner_transactions import encode_index
 from barnabas.storage.names import (
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from barnabas.ports import Disk
     from barnabas.storage.cleaner_transactions import AbortedTransaction
 
+#: Synced in steps of this size: one sync of a whole segment would hold up everybody else's writes.
+SYNC_BYTES: Final = 16 * 1024 * 1024
+
 
 class CleanedSegment(NamedTuple):
     """A new segment that is complete: what it is called, how large it is, and which ones it stands for."""
@@ -43,7 +46,7 @@ class CleanedWriter:
     """See the module."""
 
     __slots__ = (
-        "_buffer_bytes", "_directory", "_disk", "_interval", "_pieces", "_pieces_bytes", "_segment", "_throttle",
+        "_buffer_bytes", "_directory", "_disk", "_interval", "_pieces", "_pieces_bytes", "_segment", "_throttle", "_unsynced_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +73,7 @@ class CleanedWriter:
         self._segment = Segment(base_offset, (log, offsets, times), 0, 0)
         self._pieces: list[bytes | bytearray | memoryview] = []
         self._pieces_bytes = 0
+        self._unsynced_bytes = 0
 
     def append(
         self, batch: bytes | bytearray | memoryview, last_offset: int, max_timestamp: int
@@ -92,6 +96,10 @@ class CleanedWriter:
         segment = self._segment
         segment.log.write(segment.size - self._pieces_bytes, (b"".join(self._pieces),))
         self._throttle(self._pieces_bytes)
+        self._unsynced_bytes += self._pieces_bytes
+        if self._unsynced_bytes >= SYNC_BYTES:
+            segment.log.sync()
+            self._unsynced_bytes = 0
         self._pieces.clear()
         self._pieces_bytes = 0
 

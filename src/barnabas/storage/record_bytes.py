@@ -9,7 +9,8 @@ those that are given back.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import struct
+from typing import TYPE_CHECKING, Final
 
 from barnabas.wire.batch import BatchError, read_varint, write_varint
 
@@ -17,61 +18,61 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 #: -1 as a varint: the length of a null.
-_NULL = 1
+_NULL: Final = 1
+#: Length in two bytes, attributes, and a byte each for timestamp delta, offset delta and the key's length.
+_COMMON: Final = struct.Struct(">BBxBBB")
 
 
-def read_keys(  # noqa: C901, PLR0912, PLR0915  (the loop is spread out for speed)
+def read_keys(
     content: bytes, position: int, count: int
 ) -> tuple[list[bytes | None], list[int], list[int]]:
-    """Return the keys and the offset deltas of all records, and the numbers of those without a value."""
+    """Return the keys and the offset deltas of all records, and the numbers of those without a value.
+
+    Most records have a length of two bytes, and one byte each for timestamp, offset and length of the key: those
+    are read in one step.
+    """
     keys: list[bytes | None] = []
     deltas: list[int] = []
     tombstones: list[int] = []
+    unpack = _COMMON.unpack_from
     try:
         for number in range(count):
-            length = content[position]
-            position += 1
-            if length >= 0x80:
-                high = content[position]
-                position += 1
-                if high < 0x80:
-                    length = length & 0x7F | high << 7
-                else:
-                    length, position = _long_raw(content, position - 2)
-            end = position + (length >> 1)
-            position += 1
-            while content[position] >= 0x80:  # the timestamp
-                position += 1
-            delta = content[position + 1]
-            position += 2
-            if delta < 0x80:
-                deltas.append(delta >> 1)
+            low, high, timestamp, delta, length = unpack(content, position)
+            if low >= 0x80 and high | timestamp | delta | length < 0x80 and length != _NULL:
+                start = position + 6
+                after = start + (length >> 1)
+                end = position + 2 + ((low & 0x7F | high << 7) >> 1)
+                key: bytes | None = content[start:after]
             else:
-                delta, position = _long_raw(content, position - 1)
-                deltas.append(delta >> 1)
-            length = content[position]
-            position += 1
-            if length == _NULL:
-                keys.append(None)
-            else:
-                if length >= 0x80:
-                    length, position = _long_raw(content, position - 1)
-                start = position
-                position += length >> 1
-                keys.append(content[start:position])
-            if content[position] == _NULL:
+                key, delta, after, end = _read_key(content, position)
+            keys.append(key)
+            deltas.append(delta >> 1)
+            if content[after] == _NULL:
                 tombstones.append(number)
-            if position >= end:
+            if after >= end:
                 raise BatchError("a record's length contradicts its fields")
             position = end
-    except IndexError:
+    except (IndexError, struct.error):
         raise BatchError("a record is cut short") from None
     if position > len(content):
         raise BatchError("a record is cut short")
     return keys, deltas, tombstones
 
 
-def select(  # noqa: C901  (as above)
+def _read_key(content: bytes, position: int) -> tuple[bytes | None, int, int, int]:
+    """Return a record's key, its offset delta as it stands, where its value begins, and where it ends."""
+    length, position = _long_raw(content, position)
+    end = position + (length >> 1)
+    _, position = _long_raw(content, position + 1)
+    delta, position = _long_raw(content, position)
+    length, position = _long_raw(content, position)
+    if length == _NULL:
+        return None, delta, position, end
+    after = position + (length >> 1)
+    return content[position:after], delta, after, end
+
+
+def select(  # noqa: C901  (spread out for speed)
     content: bytes, position: int, kept: Sequence[int]
 ) -> tuple[list[memoryview], int]:
     """Return the bytes of the kept records, in as few pieces as they lie in, and their largest timestamp delta.
