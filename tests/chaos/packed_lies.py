@@ -99,5 +99,7 @@ def odd_but_good(codec):
     if codec != Codec.LZ4:
         yield "two streams", batch_of(codec, first + rest)
     yield "an empty stream behind", batch_of(codec, packed + compress(codec, b""))
-    if codec != Codec.ZSTD:
+    if codec == Codec.ZSTD:
+        yield "an empty frame before", batch_of(codec, compress(codec, b"") + packed)
+    else:
         yield "a byte behind", batch_of(codec, packed + b"\0")

@@ -132,7 +132,7 @@ class Unpacker:
         """Unpack the usual, one frame of no great size; None for everything else."""
         try:
             size = zstandard.frame_content_size(data)
-            if size <= limit_bytes:
+            if size and size <= limit_bytes:  # an empty frame may have others behind it, which are not looked at
                 room = limit_bytes if size < 0 else 0
                 return self._zstd.decompress(data, max_output_size=room, allow_extra_data=False)
         except zstandard.ZstdError:
