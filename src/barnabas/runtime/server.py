@@ -121,7 +121,7 @@ class Connection:
     @property
     def has_work(self) -> bool:
         """Tell whether a request waits or a reply is unsent."""
-        return self._waiting or bool(self._out)
+        return self._waiting or self._staged or bool(self._out)
 
     @property
     def is_waiting(self) -> bool:
