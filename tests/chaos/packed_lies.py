@@ -5,6 +5,7 @@ Each lie is made for each codec. What Apache Kafka 4.3.1 does with them was aske
 
 import struct
 
+import zstandard
 from crc32c import crc32c
 
 from barnabas.wire import batch as batches
@@ -77,6 +78,12 @@ OUTSIDE = {
 }
 
 
+def streamed(content):
+    """Compress with zstd as those do who do not know the size before: the frame does not announce it."""
+    stream = zstandard.ZstdCompressor().compressobj()
+    return stream.compress(content) + stream.flush()
+
+
 def lies(codec, *, kafka_refuses=False):
     """Yield (name, batch); without those that Apache Kafka takes if that is asked for."""
     for name, content in INSIDE.items():
@@ -86,6 +93,12 @@ def lies(codec, *, kafka_refuses=False):
             yield name, batch_of(codec, compress(codec, content))
     for name, spoil in OUTSIDE.items():
         yield name, batch_of(codec, spoil(compress(codec, CONTENT)))
+    if codec == Codec.ZSTD:
+        for behind in (b"\0", b"bytes behind", streamed(CONTENT)[:-1]):
+            yield (
+                f"{len(behind)} bytes behind a stream",
+                batch_of(codec, streamed(CONTENT) + behind),
+            )
     for other in CODECS:
         if other != codec:
             yield f"packed by {other.name}", batch_of(codec, compress(other, CONTENT))
@@ -100,6 +113,9 @@ def odd_but_good(codec):
         yield "two streams", batch_of(codec, first + rest)
     yield "an empty stream behind", batch_of(codec, packed + compress(codec, b""))
     if codec == Codec.ZSTD:
+        yield "as a stream", batch_of(codec, streamed(CONTENT))
+        two = streamed(CONTENT[:SIZE]) + streamed(CONTENT[SIZE:])
+        yield "two streams of no announced size", batch_of(codec, two)
         yield "an empty frame before", batch_of(codec, compress(codec, b"") + packed)
     else:
         yield "a byte behind", batch_of(codec, packed + b"\0")

@@ -67,6 +67,8 @@ _SNAPPY_RATIO_MAX: Final = 22
 _LZ4_FLAGS_AT: Final = 4
 _LZ4_INDEPENDENT: Final = 0x20
 _ZSTD_MAGIC: Final = 0xFD2FB528
+#: Behind the magic number.
+_ZSTD_DESCRIPTOR_AT: Final = 4
 #: The first of 16 magic numbers of frames that hold something else.
 _ZSTD_SKIPPABLE: Final = 0x184D2A50
 _ZSTD_LEVEL: Final = 3
@@ -132,10 +134,14 @@ class Unpacker:
         """Unpack the usual, one frame of no great size; None for everything else."""
         try:
             size = zstandard.frame_content_size(data)
-            if size and size <= limit_bytes:  # an empty frame may have others behind it, which are not looked at
+            if size < 0 and _zstd_frame_end(data, _ZSTD_DESCRIPTOR_AT) != len(data):
+                return None  # the library says nothing of bytes behind a frame whose size is not announced
+            if (
+                size and size <= limit_bytes
+            ):  # an empty frame may have others behind it, which are not looked at
                 room = limit_bytes if size < 0 else 0
                 return self._zstd.decompress(data, max_output_size=room, allow_extra_data=False)
-        except zstandard.ZstdError:
+        except (zstandard.ZstdError, IndexError):
             pass
         return None
 
@@ -220,7 +226,7 @@ def _check_zstd_frames(data: memoryview) -> None:
         while position < end:
             (magic,) = struct.unpack_from("<I", data, position)
             if magic == _ZSTD_MAGIC:
-                position = _zstd_frame_end(data, position + 4)
+                position = _zstd_frame_end(data, position + _ZSTD_DESCRIPTOR_AT)
             elif magic & ~0xF == _ZSTD_SKIPPABLE:
                 position += 8 + int.from_bytes(data[position + 4 : position + 8], "little")
             else:
@@ -231,7 +237,7 @@ def _check_zstd_frames(data: memoryview) -> None:
         raise CompressionError("the zstd frame is cut short")
 
 
-def _zstd_frame_end(data: memoryview, position: int) -> int:
+def _zstd_frame_end(data: Bytes, position: int) -> int:
     """Tell where the frame ends whose descriptor is at `position` (RFC 8878, 3.1.1)."""
     descriptor = data[position]
     single_segment = descriptor >> 5 & 1
