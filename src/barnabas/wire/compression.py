@@ -136,9 +136,7 @@ class Unpacker:
             size = zstandard.frame_content_size(data)
             if size < 0 and _zstd_frame_end(data, _ZSTD_DESCRIPTOR_AT) != len(data):
                 return None  # the library says nothing of bytes behind a frame whose size is not announced
-            if (
-                size and size <= limit_bytes
-            ):  # an empty frame may have others behind it, which are not looked at
+            if 0 != size <= limit_bytes:  # nor of what follows an empty one
                 room = limit_bytes if size < 0 else 0
                 return self._zstd.decompress(data, max_output_size=room, allow_extra_data=False)
         except (zstandard.ZstdError, IndexError):
