@@ -307,9 +307,16 @@ class Coordinators:
     def _on_loaded(self, hosted: Hosted) -> None:
         hosted.is_loaded = True
         clock = self._node.world.clock
-        for result in hosted.shard.on_loaded(clock.monotonic_ms(), clock.now_ms()):
+        results = hosted.shard.on_loaded(clock.monotonic_ms(), clock.now_ms())
+        # A topic may have been deleted while this was loaded, or just before a crash.
+        results += hosted.shard.offsets.forget_gone(self._topic_id_of)
+        for result in results:
             self._carry_out(hosted, result)
         self._book(hosted)
+
+    def _topic_id_of(self, name: str) -> bytes | None:
+        topic = self._node.topics.by_name.get(name)
+        return None if topic is None else topic.id
 
     def _unload(self, partition: int) -> None:
         hosted = self._hosted.pop(partition)

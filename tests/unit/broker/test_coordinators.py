@@ -342,6 +342,20 @@ def test_offsets_of_a_deleted_topic_are_forgotten(kit):
     assert committed(kit) == {("u", 0): 6}
 
 
+def test_a_topic_deleted_while_groups_are_loaded_takes_its_offsets_along(kit):
+    kit.create("u")
+    find(kit)
+    commit(kit, {0: 5})
+    commit(kit, {0: 6}, topic="u")
+    kit.restart()
+    request = delete_topics.DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
+    assert not all(one.is_loaded for one in kit.node.coordinators._hosted.values())
+    kit.ask(request, 5)
+    kit.run(lambda: all(one.is_loaded for one in kit.node.coordinators._hosted.values()))
+    kit.create("t", partitions=2)
+    assert committed(kit) == {("u", 0): 6}, "and the new topic of that name is read from its start"
+
+
 def test_with_the_offsets_topic_all_groups_are_gone(kit):
     find(kit)
     commit(kit, {0: 5})

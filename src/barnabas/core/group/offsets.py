@@ -272,6 +272,24 @@ class Offsets:
                 results.append(Result(records))
         return results
 
+    def forget_gone(self, topic_id_of: Callable[[str], bytes | None]) -> list[Result]:
+        """Forget the positions in topics that were deleted while nobody could be told; one result per group.
+
+        An offset without a topic's id stays: whose it is cannot be known.
+        """
+        results = []
+        for group_id in self._group_ids():
+            found: dict[tuple[str, int], None] = {}
+            for groups in (self._by_group, *self._pending.values()):
+                for topic, partitions in groups.get(group_id, {}).items():
+                    topic_id = topic_id_of(topic)
+                    for index, (_place, record) in partitions.items():
+                        if record.topic_id not in (NO_TOPIC_ID, topic_id):
+                            found[topic, index] = None
+            if found:
+                results.append(Result([OffsetRemoved(group_id, *place) for place in found]))
+        return results
+
     def _group_ids(self) -> list[str]:
         found = dict.fromkeys(self._by_group)
         for groups in self._pending.values():
