@@ -163,22 +163,27 @@ class Cleaning:
         keys, deltas, nulls = read_keys(content, position, header.record_count)
         base_offset, offset_map = header.base_offset, self._map
         first, count = self._order.first_dirty_offset, header.record_count
+        offsets: Sequence[int] = range(base_offset, base_offset + count)
+        if header.last_offset_delta != count - 1:
+            # Compacted before. Without gaps the offsets follow from the header, whatever stands in the records.
+            if deltas != sorted(deltas) or deltas[-1] > header.last_offset_delta:
+                raise BatchError(f"the batch at offset {base_offset} holds others than it says")
+            offsets = [base_offset + delta for delta in deltas]
         if (
-            header.last_offset_delta == count - 1
-            and count <= offset_map.room
+            count <= offset_map.room
             and first <= base_offset
             and header.last_offset < offset_map.limit_offset
             and None not in keys
         ):
             offset_map.advance(header.next_offset)
-            offset_map.put(keys, range(base_offset, base_offset + count))  # type: ignore[arg-type]
-        elif not self._map_piecemeal(keys, [base_offset + delta for delta in deltas]):
+            offset_map.put(keys, offsets)  # type: ignore[arg-type]
+        elif not self._map_piecemeal(keys, offsets):
             return False
         if nulls:
             offset_map.bury(
-                base_offset + deltas[number]
+                offsets[number]
                 for number in nulls
-                if keys[number] is not None and base_offset + deltas[number] >= first
+                if keys[number] is not None and offsets[number] >= first
             )
         return True
 

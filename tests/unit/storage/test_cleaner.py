@@ -17,6 +17,9 @@ from barnabas.wire.batch import (
     TRANSACTIONAL,
     BatchError,
     Producer,
+    Record,
+    build,
+    read_header,
 )
 from barnabas.wire.compression import Codec
 
@@ -401,6 +404,30 @@ def test_a_damaged_log_is_left_as_it_is(position):
     with pytest.raises(BatchError):
         compact(disk, log)
     assert {name: data for name, data in files(disk).items() if name.endswith(".log")} == before
+
+
+def test_a_batch_whose_records_are_not_where_it_says():
+    disk = new_disk()
+    log = open_log(disk, compacted())
+    for offsets_in_it in ([0, 5, 3, 4], [0, 1, 9, 4]):
+        records = [Record(offset, NOW, b"k%d" % offset, b"v") for offset in offsets_in_it]
+        batch = memoryview(build(records))
+        log.append(batch, read_header(batch), 0, NOW)
+        log.roll(NOW)
+        with pytest.raises(BatchError, match="holds others than it says"):
+            compact(disk, log)
+
+
+def test_without_gaps_offsets_follow_from_the_header():
+    disk = new_disk()
+    log = open_log(disk, compacted())
+    records = [Record(0, NOW, b"a", b"v"), Record(9, NOW, b"b", None), Record(2, NOW, b"c", b"v")]
+    batch = memoryview(build(records))
+    log.append(batch, read_header(batch), 0, NOW)
+    put(log, [(b"a", b"2")])
+    log.roll(NOW)
+    compact(disk, log)
+    assert [record.key for record in read_all(log)] == [b"b", b"c", b"a"]
 
 
 def test_a_log_that_ends_within_a_batch():
