@@ -315,7 +315,7 @@ class Cleaning:
                     break
                 yield data, start, header
                 start += size
-            if start == 0 and wanted <= asked:
+            if start == 0 and asked == end - position:
                 raise BatchError(f"no whole batch at byte {position} of {file.path}")
             if len(data) < asked:
                 raise BatchError(f"{file.path} is shorter than it was")

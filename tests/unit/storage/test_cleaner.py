@@ -7,6 +7,7 @@ import pytest
 from cleaner_kit import LIMITS, batch_headers, compact, compacted, offsets, put, state_of, swap_in
 from log_kit import DIRECTORY, NOW, files, new_disk, open_log, read_all
 
+from barnabas.storage import cleaned_segment
 from barnabas.storage.cleaner import Cleaning
 from barnabas.storage.cleaner_transactions import AbortedTransaction, decode_index, encode_index
 from barnabas.storage.cleaning_plan import CleanerLimits, measure, plan
@@ -240,6 +241,14 @@ def test_reading_in_small_pieces_changes_nothing():
     assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
+def test_a_large_segment_is_synced_in_steps(monkeypatch):
+    monkeypatch.setattr(cleaned_segment, "SYNC_BYTES", 100)
+    disk, log = log_of(random_batches(6))
+    latest = {one.key: one for one in read_all(log)}
+    compact(disk, log, limits=CleanerLimits(1 << 16, 0.9, 100))
+    assert read_all(log) == sorted(latest.values())
+
+
 def test_what_is_read_and_written_is_told_as_it_happens():
     disk, log = log_of(random_batches(6))
     told = []
@@ -393,6 +402,21 @@ def test_a_control_record_without_a_type():
         compact(disk, log)
 
 
+def test_a_marker_that_tells_the_epoch_of_a_producer_stays_without_its_record():
+    disk = new_disk()
+    log = open_log(disk, compacted(delete_retention_ms=0))
+    put(log, [(b"a", b"1")], producer=Producer(7, 0, 0), attributes=TRANSACTIONAL)
+    end_transaction(log, Producer(7, 1, 0), COMMIT)  # as Kafka does it since 4.0: with a new epoch
+    put(log, [(b"a", b"2")])
+    log.roll(NOW)
+    for expected in ([1, 2], [1, 2], [2], [2]):
+        compact(disk, log)
+        assert offsets(log) == expected
+    marker = batch_headers(log)[0]
+    assert (marker.base_offset, marker.record_count, marker.is_control) == (1, 0, True)
+    assert (marker.producer_id, marker.producer_epoch) == (7, 1)
+
+
 # Damage
 
 
@@ -428,6 +452,16 @@ def test_without_gaps_offsets_follow_from_the_header():
     log.roll(NOW)
     compact(disk, log)
     assert [record.key for record in read_all(log)] == [b"b", b"c", b"a"]
+
+
+@pytest.mark.parametrize("size", [1, 60, 70])
+def test_bytes_behind_the_last_batch(size):
+    disk, log = log_of([[(b"a", b"1"), (b"b", b"1")], [(b"a", b"2")]])
+    segment = log.closed_segments[0]
+    segment.log.write(segment.size, [b"x" * size])
+    segment.size += size
+    with pytest.raises(BatchError):
+        compact(disk, log)
 
 
 def test_a_log_that_ends_within_a_batch():
