@@ -177,8 +177,8 @@ def test_a_large_batch_is_opened_too_and_keeps_its_place(client, topic, codec):
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_bomb_is_taken_or_refused_while_others_are_served(client, topic, attacked, codec):
-    """As in Kafka, a batch of one megabyte may hold hundreds: it is counted piece by piece, beside the loop."""
-    megabytes = 21 if codec == Codec.SNAPPY else 240
+    """As in Kafka, a batch of one megabyte may hold a hundred: it is counted piece by piece, beside the loop."""
+    megabytes = 21 if codec == Codec.SNAPPY else 120
     content = content_of(1, size=megabytes * 1_000_000)
     bomb = batch_of(codec, compress(codec, content + b"\0"), count=1)
     assert len(bomb) < 1_048_576

@@ -56,13 +56,17 @@ LOOP_REPACKED_BYTES_MAX: Final = 16 * 1024
 
 # The bounds of the background, far above what producers send. More is answered with MESSAGE_TOO_LARGE, upon which
 # Kafka's own producer halves its batch and sends it again.
-#: Seconds of a processor for gzip; never more than a piece of it in memory.
-UNPACKED_BYTES_MAX: Final = 1024 * 1024 * 1024
+# Each keeps one batch below a second: others wait behind it.
+#: Half a second of a processor for gzip; never more than a piece of it in memory.
+UNPACKED_BYTES_MAX: Final = 128 * 1024 * 1024
 #: Where the content must be there as a whole: each record is looked at, or it is packed anew.
-HELD_BYTES_MAX: Final = 256 * 1024 * 1024
-#: Of a compressed batch, and of one whose records are looked at: 10 s and 4 s. librdkafka allows 1,000,000.
-RECORDS_MAX: Final = 10_000_000
-RECORDS_LOOKED_AT_MAX: Final = 1_000_000
+HELD_BYTES_MAX: Final = 128 * 1024 * 1024
+#: Of a compressed batch: the most that librdkafka allows.
+RECORDS_MAX: Final = 1_000_000
+#: And of one whose records are looked at, about 4 µs each.
+RECORDS_LOOKED_AT_MAX: Final = 200_000
+#: Batches that are opened at the same time, so that one that takes long does not hold up all others.
+OPENED_AT_ONCE: Final = 2
 
 _LEVELS: Final[dict[Codec, Callable[[LogConfig], int | None]]] = {
     Codec.NONE: lambda _config: None,
@@ -219,7 +223,7 @@ def open_later(batch: memoryview, header: BatchHeader, config: LogConfig) -> Ope
         if _looks(config) or _wanted_codec(header, config) is not None:
             limit = max(HELD_BYTES_MAX, 4 * config.max_message_bytes)
             return _open(batch, header, config, decompress(codec, content, limit))
-        limit = max(UNPACKED_BYTES_MAX, 32 * config.max_message_bytes)
+        limit = max(UNPACKED_BYTES_MAX, 16 * config.max_message_bytes)
         if not batches.pieces_fit(unpack_in_pieces(codec, content, limit), header.record_count):
             raise _does_not_fit(header)
     except TooLargeError as problem:

@@ -12,6 +12,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker import dispatch, shutdown, startup
+from barnabas.broker.batch_check import OPENED_AT_ONCE
 from barnabas.broker.call import Call
 from barnabas.broker.coordinators import Coordinators
 from barnabas.broker.directory_jobs import DirectoryJobs
@@ -62,7 +63,9 @@ class Node:
         self.metrics = Metrics()
         self.replicas = Replicas(world, self.metrics)
         #: Produce requests of this turn that are written together.
-        self.staging = Staging(world.clock, self.metrics)
+        self.staging = Staging(
+            world.clock, self.metrics, config.get_int("socket.request.max.bytes")
+        )
         self.directories: list[LogDirectory] = []
         #: Which directory holds a partition's folder.
         self.placement: dict[TopicPartition, LogDirectory] = {}
@@ -72,8 +75,8 @@ class Node:
         self.changes = Turns()
         #: Opens compressed batches on this thread.
         self.unpacker = Unpacker()
-        #: Whose batch is being opened in the background: large ones, one at a time.
-        self.unpacking = Turns()
+        #: Whose batch is being opened in the background: large ones, a few at a time.
+        self.unpacking = Turns(OPENED_AT_ONCE)
         self.producer_ids = ProducerIds(self)
         self.coordinators = Coordinators(self)
         self.fetch_sessions = FetchSessions(

@@ -162,12 +162,13 @@ Staged = tuple["Link", Lane, int, memoryview, "BatchHeader"]
 class Staging:
     """All lanes, and the requests of a turn that went one. Their memory must stay theirs until `write`."""
 
-    __slots__ = ("_clock", "_lanes", "_metrics", "_staged", "now_ms")
+    __slots__ = ("_clock", "_lanes", "_metrics", "_staged", "now_ms", "request_bytes_max")
 
-    def __init__(self, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, clock: Clock, metrics: Metrics, request_bytes_max: int) -> None:
         """Start with none."""
         self._clock = clock
         self._metrics = metrics
+        self.request_bytes_max = request_bytes_max
         self._staged: list[Staged] = []
         self._lanes: dict[int, dict[bytes, Lane]] = {}
         #: The time of the turn, as batches are judged by it.
@@ -179,6 +180,12 @@ class Staging:
         They are no connection's own. Once connections have principals these belong to what is looked up.
         """
         return self._lanes.setdefault(kind, {})
+
+    def close_lanes(self, replicas: list[Replica]) -> None:
+        """Let go of partitions that are here no more."""
+        for lanes in self._lanes.values():
+            for prefix in [prefix for prefix, lane in lanes.items() if lane.replica in replicas]:
+                del lanes[prefix]
 
     def begin(self) -> None:
         """Look at the clock before the first of several requests."""
@@ -288,7 +295,7 @@ class ProduceLanes:
             return None
         size, kind, correlation_id = _HEAD(view, position)
         frame_end = position + 4 + size
-        if kind != self._kind or frame_end > end:
+        if kind != self._kind or frame_end > end or size > self._staging.request_bytes_max:
             return None
         for length in self._lengths:
             length_at = position + length

@@ -45,9 +45,7 @@ def _delete(node: Node, topic: Topic) -> Task[None]:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
     node.topics.drop(topic)
     replicas = node.replicas.drop_topic(topic.name)
-    for replica in replicas:
-        # Requests that found it before the deletion must not append to it any more.
-        replica.offline = True
+    node.staging.close_lanes(replicas)
     node.coordinators.on_topic_deleted(topic)
     log.info("deleted topic %s with %d partitions", topic.name, len(topic.partitions))
     if replicas:

@@ -14,35 +14,35 @@ if TYPE_CHECKING:
 
 
 class Turns:
-    """Held by at most one task: `yield turns.take`, then `turns.give()` in a `finally`.
+    """Held by one task, or as many as there are places: `yield turns.take`, then `turns.give()` in a `finally`.
 
     Bounded by the number of connections: each has at most one request under way.
     """
 
-    __slots__ = ("_passing", "_taken", "_waiting")
+    __slots__ = ("_free", "_passing", "_places", "_waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, places: int = 1) -> None:
         """Start with nobody holding it."""
-        self._taken = False
+        self._places = self._free = places
         self._passing = False
         self._waiting: deque[Done] = deque()
 
     def take(self, done: Done) -> None:
         """Call `done` when it is the caller's turn: at once, or when all before it have given theirs back."""
-        if self._taken or self._waiting:
+        if not self._free or self._waiting:
             self._waiting.append(done)
             return
-        self._taken = True
+        self._free -= 1
         done(None, None)
 
     def give(self) -> None:
         """Let the next one go on."""
-        assert self._taken
-        self._taken = False
+        assert self._free < self._places
+        self._free += 1
         if self._passing:
             return  # called from below the loop here, which goes on: no recursion, however many wait
         self._passing = True
-        while self._waiting and not self._taken:
-            self._taken = True
+        while self._waiting and self._free:
+            self._free -= 1
             self._waiting.popleft()(None, None)
         self._passing = False

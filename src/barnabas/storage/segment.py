@@ -43,8 +43,9 @@ _HEADERS_BYTES: Final = 4096
 _MIN_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 #: Of a batch's header: base offset, length, format version, last offset delta.
 _SPAN: Final = Struct(">qi4xb6xi")
-#: A batch grows at most to this when its records are looked at: a bound against compression bombs.
-MAX_UNPACKED_BYTES: Final = 64 * 1024 * 1024
+#: A batch grows at most to this when its records are looked at. What producers sent has met a far lower bound; this
+#: one is for logs that came from elsewhere.
+MAX_UNPACKED_BYTES: Final = 1024 * 1024 * 1024
 
 
 class Segment:

@@ -54,6 +54,8 @@ class TooLargeError(CompressionError):
     """Bytes that decompress to more than the limit."""
 
 
+#: Members of a gzip stream or blocks of snappy's with nothing in them: nobody writes them, and each costs time.
+EMPTY_PIECES_MAX: Final = 100
 #: What comes out at once at most, but for a snappy block, which is one piece.
 PIECE_BYTES: Final = 1024 * 1024
 
@@ -157,6 +159,16 @@ def _unpack_lz4(data: Bytes, limit_bytes: int) -> bytes | None:
 
 
 def _pieces(codec: Codec, data: Bytes, limit_bytes: int) -> Iterator[bytes | memoryview]:
+    empty = 0
+    for piece in _raw_pieces(codec, data, limit_bytes):
+        if not piece:
+            empty += 1
+            if empty > EMPTY_PIECES_MAX:
+                raise CompressionError("too many parts with nothing in them")
+        yield piece
+
+
+def _raw_pieces(codec: Codec, data: Bytes, limit_bytes: int) -> Iterator[bytes | memoryview]:
     piece_bytes = min(PIECE_BYTES, limit_bytes + 1)
     match codec:
         case Codec.GZIP:

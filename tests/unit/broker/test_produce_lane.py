@@ -231,3 +231,15 @@ def test_a_run_over_the_end_of_a_segment_goes_on_in_the_next(peer):
     assert taken(peer, *frames)[0] == 25
     assert replica.log.segment_count == 3
     assert replica.log.log_end_offset == 26
+
+
+def test_a_frame_above_the_limit_of_requests_does_not(peer):
+    peer.host.node.staging.request_bytes_max = 1000
+    assert taken(peer, produce(2, size=500), produce(3, size=2000))[0] == 1
+
+
+def test_a_deleted_topic_is_held_by_no_lane(peer):
+    replica = peer.host.node.replicas.get("plain", 0)
+    peer.host.node.staging.close_lanes([replica])
+    assert taken(peer, produce(2))[0] == 0
+    assert all(lane.replica is not replica for lane in peer.link.lanes._by_prefix.values())

@@ -49,3 +49,15 @@ def test_nobody_jumps_the_queue():
     turns.give()
     turns.give()
     assert taken == ["b", "c", "again"]
+
+
+def test_as_many_go_at_once_as_there_are_places():
+    turns, went = Turns(2), []
+    for name in "abcd":
+        turns.take(lambda _result, _error, name=name: went.append(name))
+    assert went == ["a", "b"]
+    turns.give()
+    assert went == ["a", "b", "c"]
+    turns.give()
+    turns.give()
+    assert went == ["a", "b", "c", "d"]

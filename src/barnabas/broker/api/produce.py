@@ -262,7 +262,7 @@ def _after_opening(
     """Open what takes long in the background, append it, then answer."""
     node = call.node
     for each in postponed:
-        # One at a time: what it unpacks to is in memory, and the other threads are for those that wait for a disk.
+        # Few at a time: what it unpacks to may be in memory, and the other threads are for those that wait for a disk.
         yield node.unpacking.take
         try:
             job = partial(
