@@ -181,6 +181,8 @@ def try_regexes(ctx: Context, turn: Turn, group: ConsumerGroup) -> None:
             changed = True
             counts.add_matches(before, -1)
             counts.add_matches(topics)
+        elif known is None:
+            changed = changed or _has_unread_target(ctx, group, regex)
         turn.records.append(
             r.ResolvedRegularExpression(
                 group.group_id, regex, topics, ctx.topics_version, turn.wall_ms
@@ -190,6 +192,19 @@ def try_regexes(ctx: Context, turn: Turn, group: ConsumerGroup) -> None:
     if changed or metadata_hash != group.metadata_hash:
         epoch = group.metadata_checked_epoch = group.group_epoch + 1
         turn.records.append(r.ConsumerGroupEpoch(group.group_id, epoch, metadata_hash))
+
+
+def _has_unread_target(ctx: Context, group: ConsumerGroup, regex: str) -> bool:
+    """Tell whether a member came to an expression that matches nothing from topics that are still kept for it.
+
+    Others may read those topics, so that nothing else tells the group to share them out again.
+    """
+    return any(
+        topic_id not in SubscribedTopics(group, member, ctx.topics)
+        for member in group.members.values()
+        if member.subscribed_topic_regex == regex
+        for topic_id in group.target.get(member.member_id, ())
+    )
 
 
 # --- Target and reconciliation ---------------------------------------------------------------------------------------

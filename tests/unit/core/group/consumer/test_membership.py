@@ -241,6 +241,30 @@ def test_a_member_between_two_expressions_reads_nothing_of_either(fleet):
     assert fleet.group.resolved == {}, "tried again ten seconds after the last time"
 
 
+@pytest.mark.parametrize(
+    "reads", [{"topics": None, "regex": "t"}, {"topics": ("t",)}], ids=["expression", "name"]
+)
+def test_who_goes_to_an_expression_that_matches_nothing_leaves_its_topics_to_others(fleet, reads):
+    anna = fleet.join("anna", **reads)
+    bob = fleet.join("bob", topics=None, regex="t")
+    fleet.settle()
+    assert len(bob.owned[T]) == 2
+    fleet.send(bob, bob.beat(subscribed_topic_regex="nothing"))
+    fleet.machine.advance(10_001)
+    fleet.settle()
+    assert fleet.group.resolved["nothing"].topics == ()
+    assert (anna.owned, bob.owned) == ({T: (0, 1, 2, 3)}, {})
+    assert fleet.group.state_name == "Stable"
+
+
+def test_who_comes_with_an_expression_that_matches_nothing_moves_nobody(fleet):
+    anna = fleet.join("anna")
+    fleet.join("bob", topics=None, regex="nothing")
+    fleet.settle()
+    assert fleet.group.resolved["nothing"].topics == ()
+    assert (fleet.group.group_epoch, anna.epoch) == (2, 2)
+
+
 def test_a_deleted_topic_is_not_kept_by_a_member_that_changes_its_subscription(fleet):
     anna = fleet.join("anna", topics=("t", "u"))
     fleet.topics.delete("u")
