@@ -66,7 +66,11 @@ def reason(error: KafkaError) -> str:
     known = _REASONS.get(error.name())
     if known:
         return known
-    text = error.str().removeprefix("Broker: ").removeprefix("Local: ")
+    text = error.str().removeprefix("Broker: ").removeprefix("Local: ").strip()
+    if text.endswith(
+        ":"
+    ):  # librdkafka names the request and quotes a message that the broker left empty
+        text += f" {error.name()}"
     return text.rstrip(".") or error.name()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.cli.connection import admin_api
+from barnabas.cli.connection import admin_api, wait_until
 from barnabas.cli.failure import Failure, failure, nearest
 from barnabas.cli.output import counted
 
@@ -32,6 +32,8 @@ STATES = {
 }
 TYPES = {"CLASSIC": "classic", "CONSUMER": "consumer"}
 NOT_FOUND = "GROUP_ID_NOT_FOUND"
+#: A coordinator that is not ready yet, or not the one any more.
+_PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 
 
 class Place(NamedTuple):
@@ -152,7 +154,32 @@ def _type(answer: Any) -> str | None:  # noqa: ANN401 - listing or description
 def describe_groups(
     connection: Connection, names: Sequence[str]
 ) -> tuple[dict[str, GroupView], dict[str, KafkaError | None]]:
-    """The groups there are, and why not for the others; None: there is no such group."""
+    """The groups there are, and why not for the others; None: there is no such group.
+
+    A coordinator that has just come up or is moving is asked again for as long as the command may take.
+    """
+    found: dict[str, GroupView] = {}
+    missing: dict[str, KafkaError | None] = {}
+    left = list(names)
+
+    def is_settled() -> bool:
+        views, refused = _describe_once(connection, left)
+        found.update(views)
+        missing.update(refused)
+        left[:] = [name for name, error in refused.items() if _is_passing(error)]
+        return not left
+
+    wait_until(is_settled, connection.timeout_s)
+    return found, {name: error for name, error in missing.items() if name not in found}
+
+
+def _is_passing(error: KafkaError | None) -> bool:
+    return error is not None and error.name() in _PASSING
+
+
+def _describe_once(
+    connection: Connection, names: Sequence[str]
+) -> tuple[dict[str, GroupView], dict[str, KafkaError | None]]:
     answers = connection.admin().describe_consumer_groups(
         list(names), request_timeout=connection.timeout_s
     )
