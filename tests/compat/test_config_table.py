@@ -47,6 +47,7 @@ NOT_IN_KAFKA_4 = {
     "controlled.shutdown.max.retries": "Kafka 3.9: asking a ZooKeeper-era controller",
     "controlled.shutdown.retry.backoff.ms": "the same",
     "leader.imbalance.per.broker.percentage": "Kafka 3.9: the ZooKeeper-era controller reads it",
+    "offsets.commit.required.acks": "Kafka 3.9; Kafka 4 always waits for all",
     "zookeeper.connect": "Kafka 3.9: the cluster is coordinated by ZooKeeper",
     "zookeeper.connection.timeout.ms": "the same",
     "zookeeper.session.timeout.ms": "the same",

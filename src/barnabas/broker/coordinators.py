@@ -230,7 +230,8 @@ class Coordinators:
         config = replica.config
         if replica.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        code = replica.state.decide_append(-1, config.min_insync_replicas)
+        acks = self._node.config.get_int("offsets.commit.required.acks")
+        code = replica.state.decide_append(acks, config.min_insync_replicas)
         if code:
             return code
         now_ms = self._node.world.clock.now_ms()

@@ -75,12 +75,10 @@ def _seconds(groups: list[GroupFigures], cluster: str) -> list[Sample]:
 
 
 def _max_seconds(groups: list[GroupFigures], cluster: str) -> list[Sample]:
-    most = {
-        g.group_id: [p.lag_seconds for p in g.partitions if p.lag_seconds is not None]
-        for g in groups
-    }
+    """Tell nothing of a group while some partition of it has not been read: the most could be there."""
     return [
-        (labelled(cluster_name=cluster, group=name), max(seconds))
-        for name, seconds in most.items()
-        if seconds
+        (labelled(cluster_name=cluster, group=g.group_id), max(seconds))
+        for g in groups
+        if (seconds := [p.lag_seconds for p in g.partitions if p.lag_seconds is not None])
+        and len(seconds) == sum(p.lag is not None for p in g.partitions)
     ]

@@ -17,6 +17,7 @@ from barnabas.model.config.types import (
     Setting,
     Update,
     at_least,
+    between,
     each_of,
     one_of_any_case,
     settings,
@@ -153,6 +154,15 @@ GROUP_SETTINGS: Final = settings(
         Kind.INT,
         4096,
         "How long the note beside a committed offset may be.",
+        importance=Importance.HIGH,
+    ),
+    Setting(
+        "offsets.commit.required.acks",
+        Kind.INT,
+        -1,
+        "How many replicas must have what a coordinator writes before it is answered, as `acks` of a producer: -1 "
+        "for all that are in sync. Kafka 4 has no such setting and always waits for all.",
+        allowed=between(1, 1, also=-1),
         importance=Importance.HIGH,
     ),
     Setting(
