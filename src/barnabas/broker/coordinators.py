@@ -361,15 +361,21 @@ class Coordinators:
             yield waiting.append
         else:
             self._creating = waiting = []
+            # No `finally`: a task that is dropped with its node must not wake the others.
             try:
                 yield from self._create()
             except KafkaError as problem:
                 log.error("cannot create %s: %s", TOPIC, problem.message or problem.code.name)
-            finally:
-                self._creating = None
-                for done in waiting:
-                    done(None, None)
+            except Exception:
+                self._end_creating(waiting)
+                raise
+            self._end_creating(waiting)
         return self._node.topics.by_name.get(TOPIC)
+
+    def _end_creating(self, waiting: list[Done]) -> None:
+        self._creating = None
+        for done in waiting:
+            done(None, None)
 
     def _create(self) -> Task[None]:
         node = self._node
