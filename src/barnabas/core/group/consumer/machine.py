@@ -302,6 +302,9 @@ class ConsumerGroups:
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             group.regexes_are_tried = False
+            # What was looked at for these records counts for nothing: look again.
+            group.regexes_are_stale = True
+            group.metadata_checked_epoch = None
             self._watch_again(group, now_ms)
         replies = [(ticket, _failed(reply, code)) for ticket, reply in result.replies]
         return Result(replies=replies, group_id=group_id)

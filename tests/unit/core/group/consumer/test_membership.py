@@ -265,6 +265,21 @@ def test_who_comes_with_an_expression_that_matches_nothing_moves_nobody(fleet):
     assert (fleet.group.group_epoch, anna.epoch) == (2, 2)
 
 
+def test_new_topics_are_looked_for_again_when_what_was_found_could_not_be_written(fleet):
+    anna = fleet.join("anna", topics=None, regex="t.*")
+    fleet.settle()
+    fleet.machine.advance(10_001)
+    fleet.topics.make("tt", 1)
+    changed(fleet, "tt")
+    fleet.beat(anna)
+    fleet.machine.fail_appends_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    fleet.machine.advance(0)
+    fleet.machine.fail_appends_with = None
+    fleet.beat(anna)
+    fleet.settle()
+    assert topic_id_of("tt") in anna.owned
+
+
 def test_a_deleted_topic_is_not_kept_by_a_member_that_changes_its_subscription(fleet):
     anna = fleet.join("anna", topics=("t", "u"))
     fleet.topics.delete("u")
