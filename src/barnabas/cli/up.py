@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 DEFAULT_LISTEN = "127.0.0.1:9092"
 DEFAULT_DATA_DIR = "data"
-#: New objects between two looks for cyclic garbage; Python's own 700 is for short programs.
-GARBAGE_THRESHOLD = 20_000
 
 
 @click.command()
@@ -147,10 +145,10 @@ def _serve(config: BrokerConfig, metrics: str | None) -> None:
 
 def _on_ready(broker: RunningBroker) -> None:
     _announce(broker)
-    # What is there now stays, and little of what comes is cyclic: looking through it all again and again for
-    # garbage would stop the loop for tens of milliseconds once there are thousands of partitions or group offsets.
+    # What is there now stays: looking through it all again and again for garbage would stop the loop for tens of
+    # milliseconds once there are thousands of partitions. Python's thresholds stay too: looking less often, at more
+    # objects at a time, took the p99 of a produced record from 1 to 8 ms.
     gc.freeze()
-    gc.set_threshold(GARBAGE_THRESHOLD)
 
 
 def _raise_file_limit() -> None:
