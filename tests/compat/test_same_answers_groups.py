@@ -536,12 +536,27 @@ def consumer_beat(group, side=None, epoch=0, **fields):
     return request
 
 
+@pytest.fixture
+def shared_topic(both, topic, group):
+    """A topic that both coordinators know of: Kafka's learns of it later than its metadata tells."""
+    probe = f"probe-{group}"
+    for side in both.sides:
+        side.ask_until(
+            consumer_beat(probe, subscribed_topic_names=[topic]),
+            1,
+            lambda answer: answer.assignment is not None and answer.assignment.topic_partitions,
+        )
+        side.ask(consumer_beat(probe, epoch=-1), 1)
+    return topic
+
+
 def owned(side, topic, partitions):
     structure = consumer_group_heartbeat.TopicPartitions
     return [structure(topic_id=side.ids[topic], partitions=partitions)] if partitions else []
 
 
-def test_one_consumer_joins_stays_and_leaves(both, topic, group):
+def test_one_consumer_joins_stays_and_leaves(both, shared_topic, group):
+    topic = shared_topic
     names = [topic]
     describe = consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=[group])
     both.ask(consumer_beat(group, subscribed_topic_names=names), 1)
@@ -560,7 +575,8 @@ def test_one_consumer_joins_stays_and_leaves(both, topic, group):
     both.ask(delete_groups.DeleteGroupsRequest(groups_names=[group]), 2)
 
 
-def test_consumer_heartbeat_refused(both, topic, group):
+def test_consumer_heartbeat_refused(both, shared_topic, group):
+    topic = shared_topic
     both.ask_all(consumer_beat(""))
     both.ask_all(consumer_beat(" "))
     both.ask_all(consumer_beat(group, epoch=5))
@@ -610,7 +626,8 @@ def test_consumer_group_describe(both, topic, group):
     )
 
 
-def test_offsets_of_consumers(both, topic, group):
+def test_offsets_of_consumers(both, shared_topic, group):
+    topic = shared_topic
     good = {topic: {0: 5}}
     member = {"generation": 1, "member_id": "member-1"}
     both.ask(consumer_beat(group, subscribed_topic_names=[topic]), 1)
@@ -630,7 +647,8 @@ def test_offsets_of_consumers(both, topic, group):
     both.ask(delete_groups.DeleteGroupsRequest(groups_names=[group]), 2)
 
 
-def test_classic_requests_to_a_consumer_group(both, topic, group):
+def test_classic_requests_to_a_consumer_group(both, shared_topic, group):
+    topic = shared_topic
     both.ask(consumer_beat(group, subscribed_topic_names=[topic]), 1)
     both.ask(lambda side: beat(group, side, member_id="member-1"), 4)
     both.ask(lambda side: beat(group, side, member_id="nobody"), 4)
