@@ -2,17 +2,14 @@
 
 Job: keep segments, indexes, epochs, producers and recovery point in step over the Disk port. Must not know
 replication, requests, time (it comes as `now_ms`) or which bytes are worth appending: the caller has checked
-the batch. Opening is in `recovery.py`, flushing in `flush.py`, looking inside segments in `segment.py`.
+the batch. Opening is in `recovery.py`, flushing in `flush.py`, reading in `log_reader.py`, looking inside segments in `segment.py`.
 
 Invariants: log_start_offset <= log_end_offset; recovery_point <= log_end_offset; the last segment takes the
 appends; after an OSError everything in memory is as before the call and so is what the files count for, or,
 where that cannot be had, the log is broken: then every later call raises BrokenLogError, and opening it again
 finds all that was acknowledged.
 
-Background threads may call `read(nowait=False)`, `offset_for_timestamp`, `max_timestamp` and a flush job's
-`run`, while the loop does everything else. Two rules make that safe: `_segments` is replaced, never changed,
-and `append` moves `log_end_offset` before `size`, so that who reads them the other way round never takes bytes
-above an end offset for bytes below it.
+Background threads may read (see `log_reader.py`) and call a flush job's `run`, while the loop does everything else.
 
 preallocate is accepted and does nothing: it is for file systems that are slow to grow a file, and a log that
 is longer than its records would have to be scanned after every stop.
@@ -20,14 +17,13 @@ is longer than its records would have to be scanned after every stop.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from errno import EIO
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.core.epochs import LeaderEpochs
-from barnabas.ports import FileSlice
 from barnabas.storage.flush import FlushJob, FlushPoint
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
+from barnabas.storage.log_reader import LogReader, base_offset_of
 from barnabas.storage.names import DELETED, LEADER_EPOCHS, SEGMENT_FILES, file_name
 from barnabas.storage.recovery import LogLeft, RecoveryReport, load, write_epochs
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment, remove_files
@@ -44,9 +40,6 @@ if TYPE_CHECKING:
     from barnabas.storage.cleaned_segment import CleanedSegment
     from barnabas.storage.recovery import Loaded
     from barnabas.wire.batch import BatchHeader
-
-#: Positions of recent log ends that are remembered for readers that wait there: more fall back to the index.
-HINTS_KEPT: Final = 8
 
 _NEVER: Final = 2**63 - 1
 #: Below every timestamp, also NO_TIMESTAMP: makes the next append look closer.
@@ -65,19 +58,10 @@ class Appended(NamedTuple):
     flush_due: bool
 
 
-class Found(NamedTuple):
-    """A record found by its timestamp; the epoch is -1 if it is not known."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int
-
-
-class Log:
+class Log(LogReader):
     """See the module."""
 
     __slots__ = (
-        "_active",
         "_broken",
         "_closed_unflushed",
         "_disk",
@@ -85,7 +69,6 @@ class Log:
         "_flush_messages",
         "_flushing",
         "_folder_is_new",
-        "_hints",
         "_index_interval",
         "_last_flush_ms",
         "_names_changes",
@@ -94,14 +77,11 @@ class Log:
         "_roll_bytes",
         "_roll_offset",
         "_roll_timestamp",
-        "_segments",
         "_snapshots",
         "_swapping",
         "config",
         "directory",
         "epochs",
-        "log_end_offset",
-        "log_start_offset",
         "producers",
         "recovery",
         "recovery_point",
@@ -118,18 +98,19 @@ class Log:
         rng: Rng | None,
     ) -> None:
         """Take over what `recovery.load` found. Use `open`."""
+        super().__init__(
+            loaded.segments,
+            log_start_offset=loaded.log_start_offset,
+            log_end_offset=loaded.log_end_offset,
+        )
         self._disk = disk
         self.directory = directory
         self.config = config
         self._rng = rng
-        self._segments = tuple(loaded.segments)
-        self._active = loaded.segments[-1]
         self._active.jitter_ms = self._draw_jitter()
         self._snapshots = loaded.snapshots
         self.epochs = loaded.epochs
         self.producers = loaded.producers
-        self.log_start_offset = loaded.log_start_offset
-        self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
         self.recovery: RecoveryReport = loaded.report
         # Counts creations, renames and removals in the folder, and how many of them are on the medium.
@@ -142,7 +123,6 @@ class Log:
         #: Base offsets of segments that a new one is about to replace: until then they stay.
         self._swapping: tuple[int, ...] = ()
         self._last_flush_ms = now_ms
-        self._hints: dict[int, tuple[Segment, int]] = {}
         self.configure(config)
 
     @classmethod
@@ -400,137 +380,6 @@ class Log:
             self._names_changes += 1
             self._snapshots.write(self.producers, self.log_end_offset)
 
-    # Reading
-
-    def read(
-        self, offset: int, max_bytes: int, *, end_offset: int, min_one: bool, nowait: bool
-    ) -> FileSlice | None:
-        """Return the bytes of batches from the one that holds `offset` on, below `end_offset`.
-
-        At most `max_bytes`, cut in the middle of a batch if it comes so, but with `min_one` the first batch
-        whole; never across segments. None if there is nothing. The caller has checked that
-        log_start_offset <= offset and end_offset <= log_end_offset. `nowait` raises WouldBlock where the
-        medium would have to be waited for; without it this may run on a background thread.
-        """
-        segments = self._segments
-        if offset >= end_offset:
-            if nowait and offset == self.log_end_offset:
-                self._remember(offset, self._active, self._active.size)
-            return None
-        number = self._segment_number(segments, offset)
-        while number < len(segments):
-            segment = segments[number]
-            end = self._end_position(segments, number, end_offset, nowait=nowait)
-            start = self._start_position(segment, offset, end, nowait=nowait)
-            if start is not None:
-                return self._slice(segment, start, end, max_bytes, min_one=min_one, nowait=nowait)
-            number += 1  # all its records at or after the offset were compacted away
-        return None
-
-    def _segment_number(self, segments: tuple[Segment, ...], offset: int) -> int:
-        last = len(segments) - 1
-        if offset >= segments[last].base_offset:
-            return last
-        return max(0, bisect_right(segments, offset, key=_base_offset) - 1)
-
-    def _end_position(
-        self, segments: tuple[Segment, ...], number: int, end_offset: int, *, nowait: bool
-    ) -> int:
-        """Return where in this segment the records at or after `end_offset` begin."""
-        segment = segments[number]
-        size = segment.size  # before log_end_offset: see the module
-        if number + 1 < len(segments):
-            if segments[number + 1].base_offset <= end_offset:
-                return size
-        elif end_offset == self.log_end_offset:
-            if nowait:
-                self._remember(end_offset, segment, size)
-            return size
-        if end_offset <= segment.base_offset:
-            return 0
-        found = segment.find_batch(end_offset, size, nowait=nowait)
-        return size if found is None else found
-
-    def _start_position(
-        self, segment: Segment, offset: int, end: int, *, nowait: bool
-    ) -> int | None:
-        if end == 0:
-            return None
-        if offset <= segment.base_offset:
-            return 0
-        if nowait:  # the hints belong to the loop's thread
-            hint = self._hints.get(offset)
-            if hint is not None and hint[0] is segment and hint[1] < end:
-                return hint[1]
-        return segment.find_batch(offset, end, nowait=nowait)
-
-    def _slice(
-        self, segment: Segment, start: int, end: int, max_bytes: int, *, min_one: bool, nowait: bool
-    ) -> FileSlice | None:
-        size = end - start
-        if max_bytes < size:
-            size = max_bytes
-            if min_one:
-                first = segment.batch_size(start, nowait=nowait)
-                size = min(end - start, max(size, first))
-            if size <= 0:
-                return None
-        if nowait:
-            segment.check_in_memory(start, size)
-        return FileSlice(segment.log, start, size)
-
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        """Keep where the log ends now: the next batch will start there, and waiting readers want it."""
-        hints = self._hints
-        if offset not in hints:
-            if len(hints) >= HINTS_KEPT:
-                del hints[next(iter(hints))]
-            hints[offset] = (segment, position)
-
-    # Looking by time
-
-    def offset_for_timestamp(self, timestamp: int) -> Found | None:
-        """Return the first record whose timestamp is not below; BatchError if it lies in damage. Blocks."""
-        start_offset = self.log_start_offset
-        for segment in self._segments:
-            if segment.largest[0] >= timestamp:
-                found = segment.find_timestamp(timestamp, start_offset)
-                if found is not None:
-                    record, epoch = found
-                    return Found(record.timestamp, record.offset, epoch)
-        return None
-
-    def max_timestamp(self) -> Found | None:
-        """Return the first record with the largest timestamp; None if none has one. Blocks."""
-        segment = max(self._segments, key=lambda segment: segment.largest[0])
-        found = segment.find_largest() if segment.largest[0] >= 0 else None
-        if found is None:
-            return None
-        record, epoch = found
-        return Found(record.timestamp, record.offset, epoch)
-
-    # Size
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of records in all segments."""
-        return sum(segment.size for segment in self._segments)
-
-    @property
-    def segment_count(self) -> int:
-        """Count the segments; the last one is the active one."""
-        return len(self._segments)
-
-    @property
-    def closed_segments(self) -> tuple[Segment, ...]:
-        """The segments before the active one: what they hold never changes."""
-        return self._segments[:-1]
-
-    @property
-    def base_offsets(self) -> list[int]:
-        """Base offsets of the segments."""
-        return [segment.base_offset for segment in self._segments]
-
     # Dropping from the start
 
     def advance_log_start(self, offset: int) -> list[str]:
@@ -609,7 +458,7 @@ class Log:
         for segment in self._segments:
             segment.dropped = segment.dropped or segment.base_offset in sources
         kept = [segment for segment in self._segments if segment.base_offset not in sources]
-        self._segments = tuple(sorted([*kept, job.segment], key=_base_offset))
+        self._segments = tuple(sorted([*kept, job.segment], key=base_offset_of))
         snapshots = [self._snapshots.rename_for_delete(base) for base in sources[1:]]
         return job.deleted + [path for path in snapshots if path is not None]
 
@@ -748,7 +597,3 @@ class Log:
                 f"the log is broken since: {self._broken}",
                 self.directory,
             )
-
-
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset

@@ -20,7 +20,8 @@ from log_kit import (
 from barnabas.core.producer_state import Duplicate
 from barnabas.model.errors import ErrorCode
 from barnabas.ports import WouldBlock
-from barnabas.storage.log import HINTS_KEPT, BrokenLogError
+from barnabas.storage.log import BrokenLogError
+from barnabas.storage.log_reader import HINTS_KEPT
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, WARM_BYTES
 from barnabas.wire.batch import Producer, read_header
 

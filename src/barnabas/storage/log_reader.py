@@ -1,0 +1,183 @@
+"""Reading the log of one partition: from an offset, by time, and how large it is.
+
+Job: find the bytes that a reader asks for in the segments. Must not know how records come in or go. `Log` is this and
+everything that changes it.
+
+Background threads may call `read(nowait=False)`, `offset_for_timestamp` and `max_timestamp`, while the loop does
+everything else. Two rules make that safe: `_segments` is replaced, never changed, and `append` moves `log_end_offset`
+before a segment's `size`, so that who reads them the other way round never takes bytes above an end offset for bytes
+below it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.ports import FileSlice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.storage.segment import Segment
+
+#: Positions of recent log ends that are remembered for readers that wait there: more fall back to the index.
+HINTS_KEPT: Final = 8
+
+
+class Found(NamedTuple):
+    """A record found by its timestamp; the epoch is -1 if it is not known."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class LogReader:
+    """See the module."""
+
+    __slots__ = ("_active", "_hints", "_segments", "log_end_offset", "log_start_offset")
+
+    def __init__(
+        self, segments: Sequence[Segment], *, log_start_offset: int, log_end_offset: int
+    ) -> None:
+        """Read from these; the last one is the active one."""
+        self._segments = tuple(segments)
+        self._active = self._segments[-1]
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self._hints: dict[int, tuple[Segment, int]] = {}
+
+    def read(
+        self, offset: int, max_bytes: int, *, end_offset: int, min_one: bool, nowait: bool
+    ) -> FileSlice | None:
+        """Return the bytes of batches from the one that holds `offset` on, below `end_offset`.
+
+        At most `max_bytes`, cut in the middle of a batch if it comes so, but with `min_one` the first batch
+        whole; never across segments. None if there is nothing. The caller has checked that
+        log_start_offset <= offset and end_offset <= log_end_offset. `nowait` raises WouldBlock where the
+        medium would have to be waited for; without it this may run on a background thread.
+        """
+        segments = self._segments
+        if offset >= end_offset:
+            if nowait and offset == self.log_end_offset:
+                self._remember(offset, self._active, self._active.size)
+            return None
+        number = self._segment_number(segments, offset)
+        while number < len(segments):
+            segment = segments[number]
+            end = self._end_position(segments, number, end_offset, nowait=nowait)
+            start = self._start_position(segment, offset, end, nowait=nowait)
+            if start is not None:
+                return self._slice(segment, start, end, max_bytes, min_one=min_one, nowait=nowait)
+            number += 1  # all its records at or after the offset were compacted away
+        return None
+
+    def _segment_number(self, segments: tuple[Segment, ...], offset: int) -> int:
+        last = len(segments) - 1
+        if offset >= segments[last].base_offset:
+            return last
+        return max(0, bisect_right(segments, offset, key=base_offset_of) - 1)
+
+    def _end_position(
+        self, segments: tuple[Segment, ...], number: int, end_offset: int, *, nowait: bool
+    ) -> int:
+        """Return where in this segment the records at or after `end_offset` begin."""
+        segment = segments[number]
+        size = segment.size  # before log_end_offset: see the module
+        if number + 1 < len(segments):
+            if segments[number + 1].base_offset <= end_offset:
+                return size
+        elif end_offset == self.log_end_offset:
+            if nowait:
+                self._remember(end_offset, segment, size)
+            return size
+        if end_offset <= segment.base_offset:
+            return 0
+        found = segment.find_batch(end_offset, size, nowait=nowait)
+        return size if found is None else found
+
+    def _start_position(
+        self, segment: Segment, offset: int, end: int, *, nowait: bool
+    ) -> int | None:
+        if end == 0:
+            return None
+        if offset <= segment.base_offset:
+            return 0
+        if nowait:  # the hints belong to the loop's thread
+            hint = self._hints.get(offset)
+            if hint is not None and hint[0] is segment and hint[1] < end:
+                return hint[1]
+        return segment.find_batch(offset, end, nowait=nowait)
+
+    def _slice(
+        self, segment: Segment, start: int, end: int, max_bytes: int, *, min_one: bool, nowait: bool
+    ) -> FileSlice | None:
+        size = end - start
+        if max_bytes < size:
+            size = max_bytes
+            if min_one:
+                first = segment.batch_size(start, nowait=nowait)
+                size = min(end - start, max(size, first))
+            if size <= 0:
+                return None
+        if nowait:
+            segment.check_in_memory(start, size)
+        return FileSlice(segment.log, start, size)
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        """Keep where the log ends now: the next batch will start there, and waiting readers want it."""
+        hints = self._hints
+        if offset not in hints:
+            if len(hints) >= HINTS_KEPT:
+                del hints[next(iter(hints))]
+            hints[offset] = (segment, position)
+
+    # Looking by time
+
+    def offset_for_timestamp(self, timestamp: int) -> Found | None:
+        """Return the first record whose timestamp is not below; BatchError if it lies in damage. Blocks."""
+        start_offset = self.log_start_offset
+        for segment in self._segments:
+            if segment.largest[0] >= timestamp:
+                found = segment.find_timestamp(timestamp, start_offset)
+                if found is not None:
+                    record, epoch = found
+                    return Found(record.timestamp, record.offset, epoch)
+        return None
+
+    def max_timestamp(self) -> Found | None:
+        """Return the first record with the largest timestamp; None if none has one. Blocks."""
+        segment = max(self._segments, key=lambda segment: segment.largest[0])
+        found = segment.find_largest() if segment.largest[0] >= 0 else None
+        if found is None:
+            return None
+        record, epoch = found
+        return Found(record.timestamp, record.offset, epoch)
+
+    # Size
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of records in all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        """Count the segments; the last one is the active one."""
+        return len(self._segments)
+
+    @property
+    def closed_segments(self) -> tuple[Segment, ...]:
+        """The segments before the active one: what they hold never changes."""
+        return self._segments[:-1]
+
+    @property
+    def base_offsets(self) -> list[int]:
+        """Base offsets of the segments."""
+        return [segment.base_offset for segment in self._segments]
+
+
+def base_offset_of(segment: Segment) -> int:
+    """Return a segment's place in the order of the log."""
+    return segment.base_offset
