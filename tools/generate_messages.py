@@ -279,13 +279,20 @@ def generate() -> dict[str, str]:
     """Return every file of the package by its path within it."""
     messages = unite(load_releases("messages"))
     records = unite(load_releases("records"))
+    metadata = unite(load_releases("metadata"))
     files = {
         "__init__.py": NOTE + '"""One module per Kafka API; import the one you need."""\n',
         "records/__init__.py": NOTE
         + '"""One module per record type of the coordinators\' own topics."""\n',
+        "metadata_records/__init__.py": NOTE
+        + '"""One module per record type of Apache Kafka\'s own metadata log."""\n',
         "index.py": write_index(messages),
     }
-    for folder, unions in (("", messages), ("records/", records)):
+    for folder, unions in (
+        ("", messages),
+        ("records/", records),
+        ("metadata_records/", metadata),
+    ):
         modules: dict[str, list[Union]] = {}
         for union in unions.values():
             is_lone = union.type in ("data", "header")

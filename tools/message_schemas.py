@@ -100,7 +100,9 @@ def load_jar(path: Path) -> dict[str, Schema]:
     found = {}
     with zipfile.ZipFile(path) as jar:
         for entry in sorted(jar.namelist()):
-            if entry.startswith("common/message/") and entry.endswith(".json"):
+            if entry.startswith(("common/message/", "common/metadata/")) and entry.endswith(
+                ".json"
+            ):
                 schema = parse_schema(jar.read(entry).decode())
                 found[schema.name] = schema
     return found

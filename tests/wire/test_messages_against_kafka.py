@@ -219,9 +219,20 @@ def test_coordinator_records(ask_kafka):
     _compare(cases, ask_kafka(lib, cases))
 
 
+def test_metadata_records(ask_kafka):
+    lib = peers.kafka_lib("4.3.1")
+    if lib is None:
+        pytest.skip(peers.reason())
+    (release,) = _releases("metadata")
+    package = "org.apache.kafka.common.metadata"
+    cases = _cases(unite([release]), release, package, "metadata_records.")
+    _compare(cases, ask_kafka(lib, cases))
+
+
 def test_the_committed_code_is_what_the_generator_writes():
     _releases("messages")
     _releases("records")
+    _releases("metadata")
     files = generate_messages.generate()
     target = generate_messages.TARGET
     committed = {str(path.relative_to(target)): path.read_text() for path in target.rglob("*.py")}
