@@ -195,8 +195,6 @@ def open_replica(node: Node, topic: Topic, index: int) -> Replica:
     config = node.log_config(topic.overrides)
     opened = _open_log(node, directory, key, topic, config)
     partition = topic.partitions[index]
-    for path in opened.drop_segments_before_start():  # a crash came before they were dropped
-        node.world.disk.remove(path)
     if opened.epochs.latest != partition.leader_epoch:
         opened.assign_epoch(partition.leader_epoch)  # here, so that no append has to write a file
     # Everything in the only replica's log is committed.

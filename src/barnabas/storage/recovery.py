@@ -121,7 +121,8 @@ class _Loading:
 
     def run(self) -> Loaded:
         """Load, check, repair, in the order in which each step needs the one before."""
-        bases = [base for name in self.names if (base := offset_of(name, LOG)) is not None]
+        found = [base for name in self.names if (base := offset_of(name, LOG)) is not None]
+        bases = self._drop_before_start(found)
         sound = len(bases) if self.left.clean else self._count_sound(bases)
         for base in bases[:sound]:
             self.segments.append(self._open_sound(base))
@@ -169,6 +170,18 @@ class _Loading:
                 segment.sync()
 
     # Segments
+
+    def _drop_before_start(self, bases: Sequence[int]) -> list[int]:
+        """Remove segments wholly before the log's start; the others.
+
+        A crash came while they were dropped. It may have taken any of them, and the gap is no loss.
+        """
+        start_offset = self.left.log_start_offset
+        dropped = [base for base, following in pairwise(bases) if following <= start_offset]
+        for base in dropped:
+            remove_files(self.disk, self.directory, base)
+            self.names_changed = True
+        return list(bases[len(dropped) :])
 
     def _count_sound(self, bases: Sequence[int]) -> int:
         """Tell how many segments lie wholly below the recovery point."""
