@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from functools import lru_cache
+from operator import mul
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import group_loading, group_records, topic_creation
@@ -41,6 +42,9 @@ log = logging.getLogger(__name__)
 TOPIC: Final = "__consumer_offsets"
 #: Groups whose hash is remembered: it costs as much as the rest of a heartbeat.
 HASHES_KEPT: Final = 16_384
+#: A hash is worked out block by block: the powers of 31 that a block's units are multiplied with.
+_BLOCK: Final = 64
+_POWERS: Final = [pow(31, _BLOCK - 1 - place, 1 << 32) for place in range(_BLOCK)]
 _UNUSABLE: Final = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -411,7 +415,11 @@ def _deliver_flushed(result: Result, error: BaseException | None) -> None:
 def java_hash(text: str) -> int:
     """Hash as Java's String does: over UTF-16 units, in 32 bits, here without the sign."""
     value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    units = memoryview(text.encode("utf-16", "surrogatepass"))[2:].cast(
+        "H"
+    )  # behind the byte order
+    for first in range(0, len(units), _BLOCK):
+        some = units[first : first + _BLOCK]
+        powers = _POWERS[_BLOCK - len(some) :]
+        value = (value * powers[0] * 31 + sum(map(mul, some, powers))) & 0xFFFFFFFF
     return value

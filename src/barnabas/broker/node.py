@@ -21,6 +21,7 @@ from barnabas.broker.outcomes import NO_REPLY, CloseLink
 from barnabas.broker.produce_lane import Staging
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.replicas import Replicas
+from barnabas.broker.tasks import drive
 from barnabas.broker.turns import Turns
 from barnabas.broker.upkeep import Upkeep
 from barnabas.broker.znodes import ALL_BROKERS
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.dispatch import Api
     from barnabas.broker.replicas import Replica
-    from barnabas.broker.tasks import Start, Task
+    from barnabas.broker.tasks import Task
     from barnabas.core.waiting import Waiter
     from barnabas.model.config.broker_config import BrokerConfig
     from barnabas.model.config.log_config import LogConfig
@@ -127,9 +128,7 @@ class Node:
         try:
             response = api.handle(call)
             if type(response) is GeneratorType:
-                return self._drive(api, call, response, next(response))
-        except StopIteration as end:
-            response = end.value
+                return self._drive(api, call, response)
         except CloseLink:
             raise
         except Exception as problem:  # noqa: BLE001  (an edge: a request fails alone)
@@ -194,9 +193,9 @@ class Node:
 
     def finish(self, api: Api, call: Call, response: Any, problem: BaseException | None) -> None:  # noqa: ANN401
         """Answer a call that had to wait."""
-        if problem is not None:
-            response = self._refuse(api, call, problem)
         try:
+            if problem is not None:
+                response = self._refuse(api, call, problem)
             parts = self._encode(api, call, response)
         except CloseLink:
             call.link.close()
@@ -221,8 +220,8 @@ class Node:
             self.metrics.failures += 1
             raise CloseLink("no answer could be encoded") from problem
 
-    def _drive(self, api: Api, call: Call, task: Task[Any], start: Start) -> list[Any] | None:
-        """Run a task on; the reply's parts if it ended before this returns, else its link gets them."""
+    def _drive(self, api: Api, call: Call, task: Task[Any]) -> list[Any] | None:
+        """Run a task; the reply's parts if it ended before this returns, else its link gets them."""
         at_once: list[Any] | None = None
         started = False
 
@@ -230,28 +229,18 @@ class Node:
             nonlocal at_once
             if started:
                 self.finish(api, call, response, problem)
-                return
-            if problem is not None:
-                response = self._refuse(api, call, problem)
-            at_once = self._encode(api, call, response)
+            elif problem is not None:
+                at_once = self._encode(api, call, self._refuse(api, call, problem))
+            elif response is not None:
+                at_once = self._encode(api, call, response)
 
-        def resume(result: Any, error: BaseException | None) -> None:  # noqa: ANN401
-            try:
-                again = task.throw(error) if error is not None else task.send(result)
-            except StopIteration as ended:
-                end(ended.value, None)
-            except CloseLink:
-                call.link.close()
-            except Exception as problem:  # noqa: BLE001  (an edge: a request fails alone)
-                end(None, problem)
-            else:
-                again(resume)
-
-        start(resume)
+        drive(task, end)
         started = True
         return at_once
 
     def _refuse(self, api: Api, call: Call, problem: BaseException) -> Any:  # noqa: ANN401
+        if isinstance(problem, CloseLink):
+            raise problem
         if isinstance(problem, KafkaError):
             return api.refuse(call.request, problem.code, problem.message)
         log.error(

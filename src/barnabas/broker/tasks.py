@@ -40,16 +40,34 @@ def together(starts: Sequence[Start]) -> Start:
 def drive(
     task: Task[Result], finished: Callable[[Result | None, BaseException | None], None]
 ) -> None:
-    """Run a task to its end, then call `finished(result, error)` once."""
+    """Run a task to its end, then call `finished(result, error)` once.
+
+    An answer that comes before its start has returned is taken up when it has: a task may get any number of them.
+    """
+    is_starting = False
+    answers: list[tuple[Any, BaseException | None]] = []
 
     def resume(result: Any, error: BaseException | None) -> None:  # noqa: ANN401
-        try:
-            start = task.throw(error) if error is not None else task.send(result)
-        except StopIteration as end:
-            finished(end.value, None)
-        except Exception as caught:  # noqa: BLE001  (an edge: the owner of the task gets it)
-            finished(None, caught)
-        else:
-            start(resume)
+        answers.append((result, error))
+        if not is_starting:
+            go_on()
+
+    def go_on() -> None:
+        nonlocal is_starting
+        while answers:
+            result, error = answers.pop()
+            try:
+                start = task.throw(error) if error is not None else task.send(result)
+            except StopIteration as end:
+                finished(end.value, None)
+                return
+            except Exception as caught:  # noqa: BLE001  (an edge: the owner of the task gets it)
+                finished(None, caught)
+                return
+            is_starting = True
+            try:
+                start(resume)
+            finally:
+                is_starting = False
 
     resume(None, None)

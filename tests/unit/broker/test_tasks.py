@@ -70,3 +70,28 @@ def test_several_things_go_on_together():
     assert ends == []
     second("ignored", None)
     assert ends == [([problem, None, None], None)]
+
+
+def test_any_number_of_answers_may_come_at_once():
+    def at_once(done):
+        done(1, None)
+
+    def task():
+        total = 0
+        for _ in range(10_000):
+            total += yield at_once
+        return total
+
+    assert run(task()) == [(10_000, None)]
+
+
+def test_an_error_may_come_at_once():
+    problem = OSError("boom")
+
+    def task():
+        try:
+            yield lambda done: done(None, problem)
+        except OSError as seen:
+            return seen
+
+    assert run(task()) == [(problem, None)]

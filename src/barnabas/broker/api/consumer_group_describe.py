@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.authorized import GROUP_OPERATIONS, NOT_ASKED
+from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode, KafkaError, shortened
 from barnabas.wire.messages.consumer_group_describe import (
     Assignment,
@@ -17,6 +18,7 @@ from barnabas.wire.messages.consumer_group_describe import (
 
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
     from barnabas.core.group.consumer.requests import (
         DescribedConsumer,
@@ -25,17 +27,21 @@ if TYPE_CHECKING:
     )
 
 
-def handle(call: Call) -> Task[ConsumerGroupDescribeResponse]:
+def handle(call: Call) -> Task[Response]:
     """Describe each group named."""
     request: ConsumerGroupDescribeRequest = call.request
     if not call.node.coordinators.serves("consumer"):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the consumer protocol is switched off")
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    pieces = Pieces(call)
     groups = []
     for group_id in request.group_ids:
         described = yield from _describe(call, group_id, operations)
         groups.append(described)
-    return ConsumerGroupDescribeResponse(groups=groups)
+        pieces.count(1 + len(described.members))
+        if pieces.is_full:
+            yield pieces.pause
+    return (yield from pieces.respond(lambda: ConsumerGroupDescribeResponse(groups=groups)))
 
 
 def refuse(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -13,16 +14,25 @@ from barnabas.wire.messages.delete_groups import (
 
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
 
 
-def handle(call: Call) -> Task[DeleteGroupsResponse]:
+def handle(call: Call) -> Task[Response]:
     """Delete each group named; one that is named twice is told once."""
-    results = []
+    pieces = Pieces(call)
+    codes: dict[str, ErrorCode] = {}
     for group_id in dict.fromkeys(call.request.groups_names):
-        code = yield from _delete(call, group_id)
-        results.append(_result(group_id, code, None))
-    return DeleteGroupsResponse(results=results)
+        codes[group_id] = yield from _delete(call, pieces, group_id)
+        if pieces.is_full:
+            yield pieces.pause
+    return (
+        yield from pieces.respond(
+            lambda: DeleteGroupsResponse(
+                results=[_result(group_id, code, None) for group_id, code in codes.items()]
+            )
+        )
+    )
 
 
 def refuse(
@@ -34,10 +44,12 @@ def refuse(
     )
 
 
-def _delete(call: Call, group_id: str) -> Task[ErrorCode]:
+def _delete(call: Call, pieces: Pieces, group_id: str) -> Task[ErrorCode]:
     coordinators = call.node.coordinators
+    pieces.count(1)
     try:
         hosted = coordinators.find(group_id)
+        pieces.count(hosted.shard.offsets.count_of(group_id))
         code: ErrorCode = yield coordinators.asking(
             hosted, lambda shard, ticket, _now_ms, _wall_ms: shard.delete(ticket, group_id)
         )

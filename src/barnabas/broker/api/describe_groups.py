@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.authorized import GROUP_OPERATIONS, NOT_ASKED
+from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode, KafkaError, shortened
 from barnabas.wire.messages.describe_groups import (
     DescribedGroup,
@@ -15,6 +16,7 @@ from barnabas.wire.messages.describe_groups import (
 
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
     from barnabas.core.group.classic import requests as classic_requests
 
@@ -22,15 +24,19 @@ if TYPE_CHECKING:
 _NOT_FOUND_SINCE: Final = 6
 
 
-def handle(call: Call) -> Task[DescribeGroupsResponse]:
+def handle(call: Call) -> Task[Response]:
     """Describe each group named."""
     request: DescribeGroupsRequest = call.request
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    pieces = Pieces(call)
     groups = []
     for group_id in request.groups:
         described = yield from _describe(call, group_id, operations)
         groups.append(described)
-    return DescribeGroupsResponse(groups=groups)
+        pieces.count(1 + len(described.members))
+        if pieces.is_full:
+            yield pieces.pause
+    return (yield from pieces.respond(lambda: DescribeGroupsResponse(groups=groups)))
 
 
 def refuse(

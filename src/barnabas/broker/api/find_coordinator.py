@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages.find_coordinator import (
     Coordinator,
@@ -13,26 +14,35 @@ from barnabas.wire.messages.find_coordinator import (
 
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _SHARE: Final = 2
 _MANY_SINCE: Final = 4
+#: Characters whose hash takes as long as the rest of the work for a key.
+_HASHED_IN_A_STEP: Final = 100
 
 
-def handle(call: Call) -> Task[FindCoordinatorResponse]:
+def handle(call: Call) -> Task[Response]:
     """Find the coordinator of each key."""
     request: FindCoordinatorRequest = call.request
-    many = call.version >= _MANY_SINCE
-    keys = request.coordinator_keys if many else [request.key]
+    if call.version < _MANY_SINCE:
+        one = yield from _find(call, request.key)
+        return _one_response(one)
+    pieces = Pieces(call)
     found = []
-    for key in keys:
+    for key in request.coordinator_keys:
         coordinator = yield from _find(call, key)
         found.append(coordinator)
-    if many:
-        return FindCoordinatorResponse(coordinators=found)
-    (one,) = found
+        pieces.count(1 + len(key) // _HASHED_IN_A_STEP)
+        if pieces.is_full:
+            yield pieces.pause
+    return (yield from pieces.respond(lambda: FindCoordinatorResponse(coordinators=found)))
+
+
+def _one_response(one: Coordinator) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(
         error_code=one.error_code,
         error_message=one.error_message if one.error_code else "NONE",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.broker.pieces import PIECE, Pieces
 from barnabas.core.group.shard import ListRequest
 from barnabas.wire.messages.list_groups import (
     ListedGroup,
@@ -13,21 +15,42 @@ from barnabas.wire.messages.list_groups import (
 
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
+    from barnabas.core.group.classic import requests as listing
+    from barnabas.core.group.result import Result, Ticket
+    from barnabas.core.group.shard import GroupShard
     from barnabas.model.errors import ErrorCode
 
 
-def handle(call: Call) -> Task[ListGroupsResponse]:
-    """Ask every shard."""
+def handle(call: Call) -> Task[Response]:
+    """Ask every shard, for some of its groups at a time."""
     asked: ListGroupsRequest = call.request
-    request = ListRequest(asked.states_filter, asked.types_filter)
     coordinators = call.node.coordinators
-    groups: list[ListedGroup] = []
+    pieces = Pieces(call)
+    listed: list[listing.ListedGroup] = []
     for hosted in coordinators.all_loaded():
-        listed = yield coordinators.asking(
-            hosted, lambda shard, ticket, _now_ms, _wall_ms: shard.list_groups(ticket, request)
-        )
-        groups += [
+        group_ids = list(hosted.shard.groups)
+        # Also where there are none now: that they went may not be synced yet.
+        for first in range(0, max(len(group_ids), 1), PIECE):
+            if not hosted.is_loaded:
+                break  # gone in a pause, and its groups with it
+            some = group_ids[first : first + PIECE]
+            request = ListRequest(some, asked.states_filter, asked.types_filter)
+            listed += yield coordinators.asking(hosted, partial(_list, request))
+            pieces.count(len(some))
+            if pieces.is_full:
+                yield pieces.pause
+    return (yield from pieces.respond(lambda: _response(listed)))
+
+
+def _list(request: ListRequest, shard: GroupShard, ticket: Ticket, *_times: int) -> Result:
+    return shard.list_groups(ticket, request)
+
+
+def _response(listed: list[listing.ListedGroup]) -> ListGroupsResponse:
+    return ListGroupsResponse(
+        groups=[
             ListedGroup(
                 group_id=one.group_id,
                 protocol_type=one.protocol_type,
@@ -36,7 +59,7 @@ def handle(call: Call) -> Task[ListGroupsResponse]:
             )
             for one in listed
         ]
-    return ListGroupsResponse(groups=groups)
+    )
 
 
 def refuse(

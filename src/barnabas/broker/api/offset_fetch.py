@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.pieces import PIECE, Pieces
 from barnabas.core.group.offset_requests import (
     NO_TOPIC_ID,
     FetchedOffset,
@@ -24,19 +26,32 @@ from barnabas.wire.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from barnabas.broker.call import Call
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
 
 _GROUP_ERROR_SINCE: Final = 2
 _MANY_SINCE: Final = 8
 _TOPIC_IDS_SINCE: Final = 10
-#: What stands in the other fields beside an error.
-_NO_OFFSET: Final = -1
+#: A topic's name, its id where versions have one, and its offsets.
+_Topic = tuple[str, bytes, list[FetchedOffset]]
 
 
-def handle(call: Call) -> Task[OffsetFetchResponse]:
+@dataclass(slots=True)
+class _Told:
+    """What is told of one group: offsets by topic name and id, or why not."""
+
+    group_id: str
+    error_code: ErrorCode = ErrorCode.NONE
+    topics: list[_Topic] = field(default_factory=list)
+
+
+def handle(call: Call) -> Task[Response]:
     """Tell the offsets of each group."""
     request: OffsetFetchRequest = call.request
+    pieces = Pieces(call)
     if call.version < _MANY_SINCE:
         topics = None
         if request.topics is not None:
@@ -44,13 +59,17 @@ def handle(call: Call) -> Task[OffsetFetchResponse]:
                 FetchTopic(one.name, NO_TOPIC_ID, one.partition_indexes) for one in request.topics
             ]
         asked = FetchRequest(request.group_id, topics, require_stable=request.require_stable)
-        reply = yield from _fetch(call, asked)
-        return _old_response(call.version, request, reply)
-    groups = []
+        reply = yield from _fetch(call, pieces, asked)
+        return (yield from pieces.respond(lambda: _old_response(call.version, request, reply)))
+    told = []
     for group in request.groups:
-        fetched = yield from _fetch_group(call, group)
-        groups.append(fetched)
-    return OffsetFetchResponse(groups=groups)
+        one = yield from _fetch_group(call, pieces, group)
+        told.append(one)
+    return (
+        yield from pieces.respond(
+            lambda: OffsetFetchResponse(groups=[_group_response(one) for one in told])
+        )
+    )
 
 
 def refuse(
@@ -67,7 +86,45 @@ def refuse(
     )
 
 
-def _fetch(call: Call, request: FetchRequest) -> Task[FetchReply]:
+def _fetch(call: Call, pieces: Pieces, request: FetchRequest) -> Task[FetchReply]:
+    """Ask for the offsets of one group; for those of many partitions some at a time."""
+    if request.topics is None:
+        reply = yield from _ask(call, request)
+        pieces.count(1 + sum(len(offsets) for _name, offsets in reply.topics))
+        if pieces.is_full:
+            yield pieces.pause
+        return reply
+    whole = FetchReply(request.group_id, topics=[(topic.name, []) for topic in request.topics])
+    for piece in _cut(request.topics):
+        some = replace(request, topics=[part for _number, part in piece])
+        reply = yield from _ask(call, some)
+        if reply.error_code:
+            return reply
+        for (number, _part), (_name, offsets) in zip(piece, reply.topics, strict=True):
+            whole.topics[number][1].extend(offsets)
+            pieces.count(1 + len(offsets))
+        if pieces.is_full:
+            yield pieces.pause
+    return whole
+
+
+def _cut(topics: list[FetchTopic]) -> Iterator[list[tuple[int, FetchTopic]]]:
+    """Cut what is asked for into pieces, one at least: parts of topics and the place of each topic in the request."""
+    piece: list[tuple[int, FetchTopic]] = []
+    steps = 0
+    for number, topic in enumerate(topics):
+        for first in range(0, max(len(topic.partitions), 1), PIECE):
+            some = topic.partitions[first : first + PIECE]
+            piece.append((number, FetchTopic(topic.name, topic.topic_id, some)))
+            steps += 1 + len(some)
+            if steps >= PIECE:
+                yield piece
+                piece, steps = [], 0
+    if piece or not topics:
+        yield piece
+
+
+def _ask(call: Call, request: FetchRequest) -> Task[FetchReply]:
     coordinators = call.node.coordinators
     try:
         hosted = coordinators.find(request.group_id)
@@ -82,9 +139,9 @@ def _fetch(call: Call, request: FetchRequest) -> Task[FetchReply]:
 # Many groups
 
 
-def _fetch_group(call: Call, group: OffsetFetchRequestGroup) -> Task[OffsetFetchResponseGroup]:
+def _fetch_group(call: Call, pieces: Pieces, group: OffsetFetchRequestGroup) -> Task[_Told]:
     by_id = call.version >= _TOPIC_IDS_SINCE
-    refused: list[OffsetFetchResponseTopics] = []
+    refused: list[_Topic] = []
     topics = None
     if group.topics is not None:
         topics = (
@@ -95,44 +152,48 @@ def _fetch_group(call: Call, group: OffsetFetchRequestGroup) -> Task[OffsetFetch
     request = FetchRequest(
         group.group_id, topics, group.member_id, group.member_epoch, call.request.require_stable
     )
-    reply = yield from _fetch(call, request)
+    reply = yield from _fetch(call, pieces, request)
     if reply.error_code:
-        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=reply.error_code)
-    return OffsetFetchResponseGroup(
-        group_id=group.group_id, topics=_topics(call, reply, by_id) + refused
-    )
+        return _Told(group.group_id, reply.error_code)
+    return _Told(group.group_id, topics=_topics(call, reply, by_id) + refused)
 
 
 def _known_topics(
-    call: Call, group: OffsetFetchRequestGroup, refused: list[OffsetFetchResponseTopics]
+    call: Call,
+    group: OffsetFetchRequestGroup,
+    refused: list[_Topic],
 ) -> list[FetchTopic]:
     known = []
+    code = ErrorCode.UNKNOWN_TOPIC_ID
     for one in group.topics or ():
         topic = call.node.topics.by_id.get(bytes(one.topic_id))
         if topic is not None:
             known.append(FetchTopic(topic.name, topic.id, one.partition_indexes))
-            continue
-        code = ErrorCode.UNKNOWN_TOPIC_ID
-        partitions = [_partition(FetchedOffset(p, error_code=code)) for p in one.partition_indexes]
-        refused.append(OffsetFetchResponseTopics(topic_id=one.topic_id, partitions=partitions))
+        else:
+            offsets = [FetchedOffset(index, error_code=code) for index in one.partition_indexes]
+            refused.append(("", one.topic_id, offsets))
     return known
 
 
-def _topics(call: Call, reply: FetchReply, by_id: bool) -> list[OffsetFetchResponseTopics]:
-    topics = []
-    for name, offsets in reply.topics:
-        topic_id = NO_TOPIC_ID
-        if by_id:
-            topic = call.node.topics.by_name.get(name)
-            if topic is None:
-                continue  # it has no id by which it could be told
-            topic_id, name = topic.id, ""
-        topics.append(
+def _topics(call: Call, reply: FetchReply, by_id: bool) -> list[_Topic]:
+    if not by_id:
+        return [(name, NO_TOPIC_ID, offsets) for name, offsets in reply.topics]
+    by_name = call.node.topics.by_name
+    # A topic that is gone has no id by which it could be told.
+    return [("", by_name[name].id, offsets) for name, offsets in reply.topics if name in by_name]
+
+
+def _group_response(told: _Told) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(
+        group_id=told.group_id,
+        error_code=told.error_code,
+        topics=[
             OffsetFetchResponseTopics(
                 name=name, topic_id=topic_id, partitions=[_partition(one) for one in offsets]
             )
-        )
-    return topics
+            for name, topic_id, offsets in told.topics
+        ],
+    )
 
 
 def _partition(one: FetchedOffset) -> OffsetFetchResponsePartitions:

@@ -76,6 +76,10 @@ class Offsets:
             for _place, record in partitions.values():
                 yield record
 
+    def count_of(self, group_id: str) -> int:
+        """How many offsets are kept for a group."""
+        return sum(map(len, self._by_group.get(group_id, {}).values()))
+
     # Commit
 
     def commit(self, ticket: Ticket, request: CommitRequest, now_ms: int, wall_ms: int) -> Result:

@@ -48,8 +48,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ListRequest:
-    """ListGroups: groups in these states and of these types; none named: any."""
+    """ListGroups: those of these groups that are in these states and of these types; none named: any."""
 
+    group_ids: list[str]
     states: list[str] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
 
@@ -149,8 +150,9 @@ class GroupShard:
         types = [kind.strip().lower() for kind in request.types]
         found: list[ListedGroup] = [
             group.as_listed()
-            for group in self.groups.values()
-            if (not states or group.state_name.lower() in states)
+            for group_id in request.group_ids
+            if (group := self.groups.get(group_id)) is not None
+            and (not states or group.state_name.lower() in states)
             and (not types or group.group_type in types)
         ]
         return Result(replies=[(ticket, found)])

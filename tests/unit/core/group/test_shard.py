@@ -110,7 +110,7 @@ class Kit(Machine):
         return self.answer("consumer_heartbeat", request)
 
     def listed(self, **filters):
-        found = self.answer("list_groups", ListRequest(**filters))
+        found = self.answer("list_groups", ListRequest(list(self.machine.groups), **filters))
         return sorted((one.group_id, one.group_state, one.group_type) for one in found)
 
     def kinds(self):

@@ -1,0 +1,167 @@
+"""Requests that ask for much: others are served in between, and the answer is as if they had been done at once."""
+
+import pytest
+from node_kit import NodeKit
+
+from barnabas.broker.coordinators import TOPIC
+from barnabas.broker.pieces import PIECE
+from barnabas.wire.messages import (
+    consumer_group_describe,
+    delete_groups,
+    delete_topics,
+    describe_groups,
+    find_coordinator,
+    list_groups,
+    offset_commit,
+    offset_fetch,
+)
+
+GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_ID = 69, 100
+MANY = [f"group-{number}" for number in range(3 * PIECE + 1)]
+
+
+@pytest.fixture
+def kit():
+    kit = NodeKit(offsets_topic_num_partitions="2")
+    kit.topic_id = kit.create("t", partitions=3)
+    kit.ask(find_coordinator.FindCoordinatorRequest(key="g"), 0)
+    return kit
+
+
+def commit(kit, group="g", offsets=(7, 8, 9)):
+    partitions = [
+        offset_commit.OffsetCommitRequestPartition(partition_index=index, committed_offset=offset)
+        for index, offset in enumerate(offsets)
+    ]
+    topic = offset_commit.OffsetCommitRequestTopic(name="t", partitions=partitions)
+    answer = kit.ask(offset_commit.OffsetCommitRequest(group_id=group, topics=[topic]), 9)
+    assert not any(one.error_code for one in answer.topics[0].partitions)
+
+
+def ask_in_pieces(kit, request, version):
+    """Ask; the node must have gone through more than one turn for it."""
+    turns = 0
+    end_turn = kit.node.on_turn_end
+
+    def count():
+        nonlocal turns
+        turns += 1
+        end_turn()
+
+    kit.node.on_turn_end = count
+    answer = kit.ask(request, version)
+    assert turns > 3
+    return answer
+
+
+def wanted(indexes, **topic):
+    return offset_fetch.OffsetFetchRequestTopics(partition_indexes=indexes, **topic)
+
+
+def fetch_request(*groups):
+    return offset_fetch.OffsetFetchRequest(
+        groups=[
+            offset_fetch.OffsetFetchRequestGroup(group_id=group_id, topics=topics)
+            for group_id, topics in groups
+        ]
+    )
+
+
+def told(topic):
+    return [(one.partition_index, one.committed_offset) for one in topic.partitions]
+
+
+def test_offsets_of_many_groups(kit):
+    commit(kit, "group-0")
+    commit(kit, MANY[-1], (4,))
+    answer = ask_in_pieces(kit, fetch_request(*((one, None) for one in MANY)), 9)
+    assert [group.group_id for group in answer.groups] == MANY
+    assert [told(topic) for topic in answer.groups[0].topics] == [[(0, 7), (1, 8), (2, 9)]]
+    assert [told(topic) for topic in answer.groups[-1].topics] == [[(0, 4)]]
+    assert not any(group.topics for group in answer.groups[1:-1])
+
+
+def test_many_offsets_of_one_group_come_as_they_were_asked_for(kit):
+    commit(kit)
+    many = [0, 1, 2] * PIECE
+    topics = [
+        wanted([], name="t"),
+        wanted([1], name="t"),
+        wanted(many, name="t"),
+        wanted([0], name="u"),
+    ]
+    answer = ask_in_pieces(kit, fetch_request(("g", topics)), 9)
+    assert [(topic.name, told(topic)) for topic in answer.groups[0].topics] == [
+        ("t", []),
+        ("t", [(1, 8)]),
+        ("t", [(0, 7), (1, 8), (2, 9)] * PIECE),
+        ("u", [(0, -1)]),
+    ]
+
+
+def test_many_offsets_by_the_ids_of_topics(kit):
+    commit(kit)
+    strange = bytes(15) + b"\1"
+    topics = [wanted([0] * 4 * PIECE, topic_id=kit.topic_id), wanted([5], topic_id=strange)]
+    answer = ask_in_pieces(kit, fetch_request(("g", topics)), 10)
+    known, refused = answer.groups[0].topics
+    assert (known.topic_id, told(known)) == (kit.topic_id, [(0, 7)] * 4 * PIECE)
+    assert refused.topic_id == strange
+    assert refused.partitions[0].error_code == UNKNOWN_TOPIC_ID
+
+
+def test_many_offsets_for_an_old_client(kit):
+    commit(kit)
+    topic = offset_fetch.OffsetFetchRequestTopic(name="t", partition_indexes=[2] * 4 * PIECE)
+    request = offset_fetch.OffsetFetchRequest(group_id="g", topics=[topic])
+    answer = ask_in_pieces(kit, request, 7)
+    assert told(answer.topics[0]) == [(2, 9)] * 4 * PIECE
+
+
+def test_coordinators_of_many_groups(kit):
+    request = find_coordinator.FindCoordinatorRequest(coordinator_keys=MANY)
+    answer = ask_in_pieces(kit, request, 4)
+    assert [one.key for one in answer.coordinators] == MANY
+    assert {(one.error_code, one.node_id) for one in answer.coordinators} == {(0, 1)}
+
+
+def test_many_groups_are_listed(kit):
+    for group in MANY:
+        commit(kit, group, (1,))
+    answer = ask_in_pieces(kit, list_groups.ListGroupsRequest(), 5)
+    assert sorted(one.group_id for one in answer.groups) == sorted(MANY)
+
+
+def test_a_list_goes_on_when_its_groups_are_deleted_meanwhile(kit):
+    for group in MANY:
+        commit(kit, group, (1,))
+    kit.client.send(list_groups.ListGroupsRequest(), 5)
+    kit.new_client().ask(delete_topics.DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=1000), 5)
+    kit.run(lambda: len(kit.client.answers) == len(kit.client.sent))
+    assert kit.client.answers[-1].error_code == 0
+
+
+def test_many_groups_are_described(kit):
+    commit(kit, "group-1")
+    request = describe_groups.DescribeGroupsRequest(groups=MANY)
+    answer = ask_in_pieces(kit, request, 6)
+    assert [one.group_id for one in answer.groups] == MANY
+    codes = [one.error_code for one in answer.groups]
+    assert codes == [GROUP_ID_NOT_FOUND, 0] + [GROUP_ID_NOT_FOUND] * (len(MANY) - 2)
+
+
+def test_many_consumer_groups_are_described(kit):
+    request = consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=MANY)
+    answer = ask_in_pieces(kit, request, 1)
+    assert [one.group_id for one in answer.groups] == MANY
+    assert {one.error_code for one in answer.groups} == {GROUP_ID_NOT_FOUND}
+
+
+def test_many_groups_are_deleted(kit):
+    for group in MANY:
+        commit(kit, group, (1,))
+    request = delete_groups.DeleteGroupsRequest(groups_names=[*MANY, "none", MANY[0]])
+    answer = ask_in_pieces(kit, request, 2)
+    codes = [(one.group_id, one.error_code) for one in answer.results]
+    assert codes == [*((group, 0) for group in MANY), ("none", GROUP_ID_NOT_FOUND)]
+    assert kit.ask(list_groups.ListGroupsRequest(), 5).groups == []
