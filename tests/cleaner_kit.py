@@ -6,8 +6,9 @@ from log_kit import NOW, config, read_all
 
 from barnabas.storage.cleaner import Cleaning
 from barnabas.storage.cleaning_plan import CleanerLimits, measure, plan
-from barnabas.wire.batch import Producer, Record, build, headers, read_header
+from barnabas.wire.batch import CONTROL, Producer, Record, build, headers, read_header
 from barnabas.wire.compression import Codec
+from barnabas.wire.control_batch import read_marker
 
 LIMITS = CleanerLimits(dedupe_buffer_bytes=1 << 16, load_factor=0.9, io_buffer_bytes=4096)
 
@@ -30,7 +31,8 @@ def put(
     batch = memoryview(
         build(records, codec=codec, producer=producer or Producer(), attributes=attributes)
     )
-    return log.append(batch, read_header(batch), 0, now_ms)
+    marker = read_marker(batch) if attributes & CONTROL else None
+    return log.append(batch, read_header(batch), 0, now_ms, marker)
 
 
 def compact(disk, log, *, clean_offset=None, now_ms=NOW, limits=LIMITS, stable_offset=None):

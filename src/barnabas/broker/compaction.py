@@ -156,7 +156,7 @@ class Compaction:
     def measure(self, replica: Replica, now_ms: int) -> Dirtiness:
         """Tell how dirty a log is; also for who wants to show it."""
         clean_offset = replica.directory.cleaner_offsets.get(replica.key)
-        return measure(replica.log, clean_offset, _stable_offset(replica), now_ms)
+        return measure(replica.log, clean_offset, replica.last_stable_offset, now_ms)
 
     # Cleaning
 
@@ -221,13 +221,3 @@ class Compaction:
 def _plan_write(directory: LogDirectory) -> Callable[[], Any]:
     """Take the offsets now; the job that writes them."""
     return partial(directory.write_cleaner_offsets, dict(directory.cleaner_offsets))
-
-
-def _stable_offset(replica: Replica) -> int:
-    """Return the first offset that is not committed, or belongs to a transaction that is still open."""
-    open_since = (
-        entry.current_txn_first_offset
-        for entry in replica.log.producers
-        if entry.current_txn_first_offset is not None
-    )
-    return min(replica.state.high_watermark, *open_since, replica.log.log_end_offset)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.storage.directory import LogDirectory
     from barnabas.storage.log import Log
     from barnabas.wire.batch import BatchHeader
+    from barnabas.wire.control_batch import EndMarker
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,37 @@ class Replica:
         if flush_due:
             self.flush_in_background()
         return base_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset that readers of committed records must not see."""
+        return self.log.producers.transactions.first_unstable(self.state.high_watermark)
+
+    def append_marker(
+        self, marker: EndMarker, producer_id: int, producer_epoch: int, transaction_version: int
+    ) -> ErrorCode:
+        """End a producer's transaction on this partition; a marker that comes too late is refused."""
+        log_, state = self.log, self.state
+        code = log_.producers.check_marker(
+            producer_id, producer_epoch, marker.coordinator_epoch, transaction_version
+        )
+        if code:
+            return code
+        assert self._clock is not None
+        assert self._waiting is not None
+        size_before = log_.size_bytes
+        try:
+            _base, _last, flush_due = log_.append_marker(
+                marker, producer_id, producer_epoch, state.leader_epoch, self._clock.now_ms()
+            )
+        except OSError as problem:
+            self.on_disk_error(problem, "append")
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if state.on_end_offset(state.broker_id, log_.log_end_offset):
+            self._waiting.on_bytes(self.key, log_.size_bytes - size_before)
+        if flush_due:
+            self.flush_in_background()
+        return ErrorCode.NONE
 
     def append_run(
         self, run: list[tuple[memoryview, BatchHeader]], now_ms: int

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.storage.cleaner_transactions import encode_index
 from barnabas.storage.names import (
     CLEANED,
     LOG,
@@ -22,12 +21,13 @@ from barnabas.storage.names import (
     file_name,
 )
 from barnabas.storage.segment import Segment
+from barnabas.storage.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.ports import Disk
-    from barnabas.storage.cleaner_transactions import AbortedTransaction
+    from barnabas.storage.transaction_index import AbortedTransaction
 
 #: Synced in steps of this size: one sync of a whole segment would hold up everybody else's writes.
 SYNC_BYTES: Final = 16 * 1024 * 1024
@@ -70,7 +70,8 @@ class CleanedWriter:
             disk.open(cleaned_path(directory, base_offset, suffix), create=True)
             for suffix in (LOG, OFFSET_INDEX, TIME_INDEX)
         )
-        self._segment = Segment(base_offset, (log, offsets, times), 0, 0)
+        aborted = TransactionIndex(disk, cleaned_path(directory, base_offset, TXN_INDEX))
+        self._segment = Segment(base_offset, (log, offsets, times), aborted, 0, 0)
         self._pieces: list[bytes | bytearray | memoryview] = []
         self._pieces_bytes = 0
         self._unsynced_bytes = 0
@@ -109,14 +110,10 @@ class CleanedWriter:
         """Write and sync what is left; `aborted` goes into the transaction index. Blocks."""
         segment = self._segment
         self._write()
+        for entry in aborted:
+            segment.aborted.add(entry)
         segment.seal()
         segment.sync()
-        if aborted:
-            path = cleaned_path(self._directory, segment.base_offset, TXN_INDEX)
-            index = self._disk.open(path, create=True)
-            index.write(0, (encode_index(aborted),))
-            index.sync()
-            index.close()
         self._disk.sync_dir(self._directory)
         segment.close()
         return CleanedSegment(segment.base_offset, segment.size, sources)

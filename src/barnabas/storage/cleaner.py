@@ -20,15 +20,12 @@ from typing import TYPE_CHECKING
 
 from barnabas.storage.batch_filter import BatchFilter, LastBatch, open_content
 from barnabas.storage.cleaned_segment import CleanedSegment, CleanedWriter
-from barnabas.storage.cleaner_transactions import (
-    AbortedTransaction,
-    CleanedTransactions,
-    decode_index,
-)
+from barnabas.storage.cleaner_transactions import CleanedTransactions
 from barnabas.storage.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, file_name
 from barnabas.storage.offset_map import OffsetMap
 from barnabas.storage.record_bytes import read_keys
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET
+from barnabas.storage.transaction_index import AbortedTransaction, decode_index
 from barnabas.wire.batch import HEADER_SIZE, MAGIC, BatchError, read_header
 from barnabas.wire.compression import Unpacker
 

@@ -1,7 +1,7 @@
 """Transactions as the cleaner meets them, batch by batch: what was aborted, which markers are still needed.
 
 Job: say of a batch whether it belongs to an aborted transaction, and of a marker whether anything of its transaction
-is left; collect what the transaction index of the new segment must hold. Also the bytes of that index.
+is left; collect what the transaction index of the new segment must hold.
 Must not know files or keys.
 
 A marker may go once nothing of its transaction is left in the log, and not before its delete horizon: readers that
@@ -11,54 +11,15 @@ are in the middle of the transaction must find its end.
 from __future__ import annotations
 
 import heapq
-from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
-from barnabas.wire.batch import BatchError
+from barnabas.wire.control_batch import ABORT, COMMIT, read_marker_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from barnabas.storage.transaction_index import AbortedTransaction
     from barnabas.wire.batch import BatchHeader
-
-#: Version, producer id, first offset, last offset, last stable offset.
-_ENTRY: Final = Struct(">hqqqq")
-_VERSION: Final = 0
-#: Version and type: the key of a marker.
-_MARKER_KEY: Final = Struct(">hh")
-_ABORT: Final = 0
-_COMMIT: Final = 1
-
-
-class AbortedTransaction(NamedTuple):
-    """One entry of a transaction index; `last_offset` is that of the marker."""
-
-    first_offset: int
-    producer_id: int
-    last_offset: int
-    last_stable_offset: int
-
-
-def decode_index(data: bytes) -> list[AbortedTransaction]:
-    """Read a `.txnindex`; a last entry that is not whole does not count, as in Kafka."""
-    entries = []
-    for version, producer_id, first, last, stable in _ENTRY.iter_unpack(
-        memoryview(data)[: len(data) // _ENTRY.size * _ENTRY.size]
-    ):
-        if version != _VERSION:
-            raise BatchError(f"transaction index version {version} is not known, only {_VERSION}")
-        entries.append(AbortedTransaction(first, producer_id, last, stable))
-    return entries
-
-
-def encode_index(entries: Iterable[AbortedTransaction]) -> bytes:
-    """Write entries as a `.txnindex` has them."""
-    return b"".join(
-        _ENTRY.pack(
-            _VERSION, one.producer_id, one.first_offset, one.last_offset, one.last_stable_offset
-        )
-        for one in entries
-    )
 
 
 class CleanedTransactions:
@@ -102,16 +63,14 @@ class CleanedTransactions:
         self._begin_up_to(header.last_offset)
         if key is None:
             return True
-        if len(key) < _MARKER_KEY.size:
-            raise BatchError("a control record without a type")
-        _, kind = _MARKER_KEY.unpack_from(key)
-        if kind == _ABORT:
+        kind = read_marker_type(key)
+        if kind == ABORT:
             aborted, has_batches = self._ongoing.pop(header.producer_id, (None, False))
             if aborted is not None and has_batches:
                 self.retained.append(aborted)
                 return False
             return True
-        if kind == _COMMIT:
+        if kind == COMMIT:
             return header.producer_id not in self._committed or self._forget(header.producer_id)
         return False
 

@@ -16,7 +16,7 @@ making one costs more than the few reads of a search: one key per step, and one 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from errno import EIO
 from struct import Struct
 from typing import TYPE_CHECKING, Final
@@ -105,6 +105,21 @@ class Index:
         if len(tail) >= size and self._pair(tail, 0)[0] <= key:
             return self._find_in(tail, len(tail) // size, key)
         return self._find_saved(saved // size, key, nowait=nowait) if saved else None
+
+    def find_value(self, value: int, *, nowait: bool = False) -> tuple[int, int] | None:
+        """Return the first entry whose value is not below `value`: for values that rise as the keys do."""
+        count = len(self)
+        number = bisect_left(
+            range(count), value, key=lambda entry: self._at(entry, nowait=nowait)[1]
+        )
+        return self._at(number, nowait=nowait) if number < count else None
+
+    def _at(self, number: int, *, nowait: bool) -> tuple[int, int]:
+        saved, tail = self._parts
+        size = self._entry.size
+        if number * size >= saved:
+            return self._pair(tail, number - saved // size)
+        return self._pair(self._read(number * size, size, nowait=nowait), 0)
 
     def _find_saved(self, count: int, key: int, *, nowait: bool) -> tuple[int, int] | None:
         size = self._entry.size

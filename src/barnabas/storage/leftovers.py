@@ -29,6 +29,7 @@ from barnabas.storage.names import (
     offset_of,
 )
 from barnabas.storage.segment import Segment
+from barnabas.storage.transaction_index import TransactionIndex
 from barnabas.wire.batch import BatchError
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _offsets_of(disk: Disk, path: str, base: int | None) -> tuple[int, int]:
     """Return the offsets that a new segment stands for: from its name to the end of its last batch."""
     assert base is not None
     file = disk.open(path)
-    segment, end = Segment(base, (file, file, file), 0, 0), base
+    segment, end = Segment(base, (file, file, file), TransactionIndex(disk, path), 0, 0), base
     try:
         for _, header in segment.headers(0, file.size()):
             end = header.next_offset

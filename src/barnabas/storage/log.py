@@ -26,20 +26,23 @@ from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from barnabas.storage.log_reader import LogReader, base_offset_of
 from barnabas.storage.names import DELETED, LEADER_EPOCHS, SEGMENT_FILES, file_name
 from barnabas.storage.recovery import LogLeft, RecoveryReport, load, write_epochs
+from barnabas.storage.replay import index_entry
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment, remove_files
 from barnabas.storage.swap import SwapJob
 from barnabas.wire.batch import LOG_OVERHEAD, NO_TIMESTAMP, BatchError, stamp
+from barnabas.wire.control_batch import build_marker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.core.producer_state import Duplicate
+    from barnabas.core.producer_state import Duplicate, Verification
     from barnabas.model.config import LogConfig
     from barnabas.model.errors import ErrorCode
     from barnabas.ports import Disk, File, Rng
     from barnabas.storage.cleaned_segment import CleanedSegment
     from barnabas.storage.recovery import Loaded
     from barnabas.wire.batch import BatchHeader
+    from barnabas.wire.control_batch import EndMarker
 
 _NEVER: Final = 2**63 - 1
 #: Below every timestamp, also NO_TIMESTAMP: makes the next append look closer.
@@ -156,17 +159,56 @@ class Log(LogReader):
 
     # Appending
 
-    def check_producer(self, header: BatchHeader) -> Duplicate | ErrorCode | None:
+    def check_producer(
+        self, header: BatchHeader, guard: Verification | None = None
+    ) -> Duplicate | ErrorCode | None:
         """Tell whether a batch fits its producer's sequence: None, the first copy of it, or an error."""
-        return self.producers.check(header)
+        return self.producers.check(header, guard)
+
+    def append_marker(
+        self,
+        marker: EndMarker,
+        producer_id: int,
+        producer_epoch: int,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> Appended:
+        """End a producer's transaction here, as leader. The caller has checked the epochs. On OSError nothing changed."""
+        batch, header = build_marker(marker, producer_id, producer_epoch, now_ms)
+        # Before the index entry: that belongs into the segment with the marker.
+        self._roll_if_due(header, now_ms)
+        completed = self.producers.completion(
+            producer_id, self.log_end_offset, aborted=not marker.commit
+        )
+        if completed is None or marker.commit:
+            return self.append(batch, header, leader_epoch, now_ms, marker)
+        if not len(self._active.aborted):
+            self._names_changes += 1
+        self._active.aborted.add(index_entry(self.producers, completed))
+        try:
+            return self.append(batch, header, leader_epoch, now_ms, marker)
+        except OSError as error:
+            self._undo_aborted(error)
+            raise
+
+    def _undo_aborted(self, error: OSError) -> None:
+        try:
+            self._active.aborted.drop_last()
+        except OSError:
+            self._break(error)
 
     def append(
-        self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
+        self,
+        batch: memoryview,
+        header: BatchHeader,
+        leader_epoch: int,
+        now_ms: int,
+        marker: EndMarker | None = None,
     ) -> Appended:
         """Write one batch as leader, stamping offset and epoch in place.
 
-        The caller has checked its bytes and sequence, and `header` is what stands in it. On OSError
-        nothing was appended.
+        The caller has checked its bytes and sequence, and `header` is what stands in it; `marker` is what a control
+        batch says. On OSError nothing was appended.
         """
         segment = self._active
         position = segment.size
@@ -209,7 +251,7 @@ class Log(LogReader):
             segment.first_timestamp = max_timestamp
             self._set_roll_limits()
         if header.producer_id >= 0:
-            self.producers.update(header, base_offset)
+            self.producers.update(header, base_offset, marker)
         flush_due = (
             last_offset - self.recovery_point >= self._flush_messages - 1 or self._closed_unflushed
         ) and not self._flushing

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.storage.segment import Segment
+    from barnabas.storage.transaction_index import AbortedTransaction
 
 #: Positions of recent log ends that are remembered for readers that wait there: more fall back to the index.
 HINTS_KEPT: Final = 8
@@ -132,6 +133,41 @@ class LogReader:
             if len(hints) >= HINTS_KEPT:
                 del hints[next(iter(hints))]
             hints[offset] = (segment, position)
+
+    # Aborted transactions
+
+    def aborted_transactions(
+        self, offset: int, found: FileSlice, *, nowait: bool
+    ) -> list[AbortedTransaction]:
+        """Return what a reader of committed records must leave out of the bytes that `read` found from `offset` on.
+
+        As in Kafka, the end is taken from the index, so some may be named that lie a little behind the bytes. WouldBlock
+        if `nowait` and an index is not in memory.
+        """
+        segments = self._segments
+        number = self._segment_number(segments, offset)
+        end_offset = self._upper_bound(segments, number, found, nowait=nowait)
+        aborted: list[AbortedTransaction] = []
+        for segment in segments[number:]:
+            entries, complete = segment.aborted.find(offset, end_offset, nowait=nowait)
+            aborted += entries
+            if complete:
+                break
+        return aborted
+
+    def _upper_bound(
+        self, segments: tuple[Segment, ...], number: int, found: FileSlice, *, nowait: bool
+    ) -> int:
+        """Return an offset that is not below the end of the bytes found."""
+        while segments[number].log is not found.file and number + 1 < len(segments):
+            number += 1
+        segment = segments[number]
+        entry = segment.offset_index.find_value(found.position + found.size, nowait=nowait)
+        if entry is not None:
+            return segment.base_offset + entry[0]
+        if number + 1 < len(segments):
+            return segments[number + 1].base_offset
+        return self.log_end_offset
 
     # Looking by time
 

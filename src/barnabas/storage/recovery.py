@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -30,15 +31,17 @@ from barnabas.storage.names import (
     LOG,
     OFFSET_INDEX,
     TIME_INDEX,
+    TXN_INDEX,
     file_name,
     offset_of,
 )
+from barnabas.storage.replay import replay
 from barnabas.storage.scan import Scan
 from barnabas.storage.segment import Segment, remove_files
 from barnabas.storage.snapshots import Snapshots
+from barnabas.storage.transaction_index import TransactionIndex
 from barnabas.wire.batch import (
     HEADER_SIZE,
-    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchError,
 )
@@ -49,6 +52,9 @@ if TYPE_CHECKING:
     from barnabas.model.config import LogConfig
     from barnabas.ports import Disk
     from barnabas.wire.batch import BatchHeader
+
+    #: Called with a segment, the position of a batch in it, and its header.
+    _Visit = Callable[[Segment, int, BatchHeader], None]
 
 _NO_END: Final = 2**63 - 1
 
@@ -203,7 +209,8 @@ class _Loading:
             there = name in self.names
             indexes_there = indexes_there and there
             files.append(self.disk.open(f"{self.directory}/{name}", create=not there))
-        segment = Segment(base, (files[0], files[1], files[2]), self.now_ms, 0)
+        aborted = TransactionIndex(self.disk, f"{self.directory}/{file_name(base, TXN_INDEX)}")
+        segment = Segment(base, (files[0], files[1], files[2]), aborted, self.now_ms, 0)
         segment.size = segment.written_from = segment.log.size()
         self.names_changed = self.names_changed or not indexes_there
         return segment, indexes_there
@@ -214,7 +221,21 @@ class _Loading:
         if not (indexes_there and load_indexes(segment)):
             self.report.rebuilt_indexes.append(base)
             self._check(segment, visit=None)
+        if file_name(base, TXN_INDEX) in self.names and not segment.aborted.load(base):
+            self.report.rebuilt_indexes.append(base)
+            self._rebuild_aborted(segment)
         return segment
+
+    def _rebuild_aborted(self, segment: Segment) -> None:
+        """Find the aborted transactions of a segment again, from the producers at its start on."""
+        producers = ProducerStates()
+        start = self.snapshots.load(producers, segment.base_offset)
+        start = self.left.log_start_offset if start is None else start
+        for earlier in self.segments:
+            _walk(earlier, start, partial(replay, producers, into_index=False))
+        segment.aborted.reset()
+        segment.unsynced = True
+        _walk(segment, segment.base_offset, partial(replay, producers, into_index=True))
 
     def _recover(self, bases: Sequence[int]) -> None:
         """Check every batch from here on, and build indexes, producers and epochs from what is good."""
@@ -234,7 +255,8 @@ class _Loading:
                 self._write_snapshot(base)
             segment, _ = self._open_files(base)
             self.segments.append(segment)
-            expected, whole = self._check(segment, visit=self._replay)
+            segment.aborted.reset()
+            expected, whole = self._check(segment, visit=partial(self._replay, into_index=True))
             if not whole:
                 self._remove(bases[number + 1 :])
                 return
@@ -243,9 +265,7 @@ class _Loading:
         """Tell whether records between two segments were lost; compaction may have taken them, too."""
         return base < expected or not self.config.compact
 
-    def _check(
-        self, segment: Segment, visit: Callable[[BatchHeader], None] | None
-    ) -> tuple[int, bool]:
+    def _check(self, segment: Segment, visit: _Visit | None) -> tuple[int, bool]:
         """Build the indexes of a segment from its data, cut at the first bad batch.
 
         Return the offset after its last record, and whether all its bytes were good.
@@ -253,7 +273,7 @@ class _Loading:
         scan = Scan(segment, self.config.index_interval_bytes)
         for header in scan.batches():
             if visit is not None:
-                visit(header)
+                visit(segment, scan.valid_bytes - header.size, header)
         scan.finish()
         self.report.scanned_bytes += scan.valid_bytes
         self.report.cut_bytes += scan.cut_bytes
@@ -342,25 +362,28 @@ class _Loading:
         ends = [segment.base_offset for segment in self.segments[1:]]
         for segment, segment_end in zip(self.segments, [*ends, end_offset], strict=False):
             if segment_end > start:
-                self._replay_headers(segment, start)
-
-    def _replay_headers(self, segment: Segment, start: int) -> None:
-        try:
-            position = segment.find_batch(start, segment.size)
-            if position is not None:
-                for _, header in segment.headers(position, segment.size):
-                    self._replay(header)
-        except BatchError:
-            return  # as above
+                _walk(segment, start, partial(self._replay, into_index=False))
 
     def _replay_epoch(self, header: BatchHeader) -> None:
         if header.partition_leader_epoch > self.epochs.latest:
             self.epochs.assign(header.partition_leader_epoch, header.base_offset)
 
-    def _replay(self, header: BatchHeader) -> None:
+    def _replay(
+        self, segment: Segment, position: int, header: BatchHeader, *, into_index: bool
+    ) -> None:
         self._replay_epoch(header)
-        if header.producer_id != NO_PRODUCER_ID:
-            self.producers.update(header, header.base_offset)
+        replay(self.producers, segment, position, header, into_index=into_index)
+
+
+def _walk(segment: Segment, start: int, visit: _Visit) -> None:
+    """Show the batches from the one with `start` on, without checking them."""
+    try:
+        position = segment.find_batch(start, segment.size)
+        if position is not None:
+            for at, header in segment.headers(position, segment.size):
+                visit(segment, at, header)
+    except BatchError:
+        return  # damage below the recovery point shows when it is read; the rest still counts
 
 
 def load_indexes(segment: Segment) -> bool:

@@ -1,4 +1,4 @@
-"""One segment: a log file with the batches from a base offset on, and its two indexes.
+"""One segment: a log file with the batches from a base offset on, and its indexes.
 
 Job: find batches by offset and time, keep the indexes in step as batches are added. Must not know other
 segments, producers or epochs; when to roll is decided in `log.py`, what is valid after a crash in `recovery.py`.
@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.ports import WouldBlock
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY, Index
-from barnabas.storage.names import LOG, OFFSET_INDEX, SEGMENT_FILES, TIME_INDEX, file_name
+from barnabas.storage.names import (
+    LOG,
+    OFFSET_INDEX,
+    SEGMENT_FILES,
+    TIME_INDEX,
+    TXN_INDEX,
+    file_name,
+)
+from barnabas.storage.transaction_index import TransactionIndex
 from barnabas.wire.batch import (
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -52,6 +60,7 @@ class Segment:
     """See the module. `size` is set by the log after each write."""
 
     __slots__ = (
+        "aborted",
         "base_offset",
         "created_ms",
         "dropped",
@@ -68,13 +77,19 @@ class Segment:
     )
 
     def __init__(
-        self, base_offset: int, files: tuple[File, File, File], created_ms: int, jitter_ms: int
+        self,
+        base_offset: int,
+        files: tuple[File, File, File],
+        aborted: TransactionIndex,
+        created_ms: int,
+        jitter_ms: int,
     ) -> None:
         """Take log, offset index and time index of an empty segment; `recovery` fills in the others."""
         self.base_offset = base_offset
         self.log = files[0]
         self.offset_index = Index(files[1], OFFSET_ENTRY)
         self.time_index = Index(files[2], TIME_ENTRY)
+        self.aborted = aborted
         self.size = 0
         #: From here on this process wrote the log file itself.
         self.written_from = 0
@@ -104,7 +119,8 @@ class Segment:
         ]
         remove_files(disk, directory, base_offset)
         log, offsets, times = (disk.open(path, create=True) for path in paths)
-        return cls(base_offset, (log, offsets, times), now_ms, jitter_ms)
+        aborted = TransactionIndex(disk, f"{directory}/{file_name(base_offset, TXN_INDEX)}")
+        return cls(base_offset, (log, offsets, times), aborted, now_ms, jitter_ms)
 
     # Adding
 
@@ -149,12 +165,14 @@ class Segment:
         self.log.sync()
         self.offset_index.file.sync()
         self.time_index.file.sync()
+        self.aborted.sync()
 
     def close(self) -> None:
         """Give the descriptors back."""
         self.log.close()
         self.offset_index.file.close()
         self.time_index.file.close()
+        self.aborted.close()
 
     # Finding
 

@@ -28,10 +28,12 @@ from barnabas.storage.names import (
     SEGMENT_FILES,
     SWAP,
     TIME_INDEX,
+    TXN_INDEX,
     file_name,
 )
 from barnabas.storage.recovery import load_indexes
 from barnabas.storage.segment import Segment
+from barnabas.storage.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from barnabas.ports import Disk
@@ -83,7 +85,9 @@ class SwapJob:
             self._disk.open(cleaned_path(self._directory, base_offset, suffix))
             for suffix in (LOG, OFFSET_INDEX, TIME_INDEX)
         )
-        segment = Segment(base_offset, (log, offsets, times), self._now_ms, 0)
+        path = f"{self._directory}/{file_name(base_offset, TXN_INDEX)}"
+        aborted = TransactionIndex(self._disk, path)
+        segment = Segment(base_offset, (log, offsets, times), aborted, self._now_ms, 0)
         segment.size = segment.written_from = log.size()
         assert segment.size == self.cleaned.size_bytes
         assert load_indexes(segment), "what was just written fits"
@@ -119,6 +123,8 @@ class SwapJob:
         for path in self._paths(self.cleaned.base_offset):
             self._rename(path + SWAP, path)
         self._disk.sync_dir(self._directory)
+        assert self.segment is not None
+        assert self.segment.aborted.load(self.cleaned.base_offset), "what was just written fits"
 
     def _rename(self, old: str, new: str) -> bool:
         """Rename a file; tell whether there was one: a transaction index may be missing."""

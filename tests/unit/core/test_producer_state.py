@@ -5,6 +5,7 @@ import pytest
 from barnabas.core.producer_state import BATCHES_KEPT, Duplicate, ProducerEntry, ProducerStates
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.batch import CONTROL, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
+from barnabas.wire.control_batch import EndMarker
 
 LAST_SEQUENCE = 2**31 - 1
 
@@ -149,7 +150,9 @@ def test_replayed_transaction_is_kept_for_the_snapshot() -> None:
     entry = states.get(7)
     assert entry is not None
     assert entry.current_txn_first_offset == 100
-    states.update(header(NO_SEQUENCE, attributes=TRANSACTIONAL | CONTROL, timestamp=3000), 104)
+    marker = header(NO_SEQUENCE, attributes=TRANSACTIONAL | CONTROL, timestamp=3000)
+    states.update(marker, 104, EndMarker(commit=True, coordinator_epoch=6))
+    assert entry.coordinator_epoch == 6
     assert entry.current_txn_first_offset is None
     assert entry.last_timestamp == 3000
     assert entry.next_sequence == 4
@@ -161,7 +164,7 @@ def test_replayed_batch_without_sequence() -> None:
     entry = states.get(7)
     assert entry is not None
     assert entry.batches[0].last_sequence == NO_SEQUENCE
-    assert states.check(header(0)) is None
+    assert states.check(header(0, attributes=TRANSACTIONAL)) is None
 
 
 def test_load_replaces_and_clear_forgets() -> None:
@@ -175,3 +178,108 @@ def test_load_replaces_and_clear_forgets() -> None:
     states.clear()
     assert len(states) == 0
     assert states.get(5) is None
+
+
+# Transactions
+
+
+def marker(*, epoch: int = 0, producer: int = 7) -> BatchHeader:
+    return header(NO_SEQUENCE, producer=producer, epoch=epoch, attributes=TRANSACTIONAL | CONTROL)
+
+
+def test_a_transaction_needs_a_guard_that_no_marker_came_before() -> None:
+    states, first = ProducerStates(), header(0, attributes=TRANSACTIONAL)
+    assert states.check(first) == ErrorCode.INVALID_TXN_STATE
+    guard = states.begin_verification(first, 0, bumps_epochs=False)
+    assert states.begin_verification(first, 0, bumps_epochs=False) is guard
+    assert states.check(first, guard) is None
+    states.update(marker(), 100, EndMarker(commit=False, coordinator_epoch=1))
+    assert states.check(first, guard) == ErrorCode.INVALID_TXN_STATE
+
+
+def test_an_open_transaction_needs_no_guard() -> None:
+    states = written(header(0, attributes=TRANSACTIONAL))
+    following = header(1, attributes=TRANSACTIONAL)
+    assert not states.needs_verification(following)
+    assert states.check(following) is None
+    assert states.check(header(0, attributes=TRANSACTIONAL)) == Duplicate(100, 100, 1000)
+    assert states.check(header(1)) == ErrorCode.INVALID_TXN_STATE
+    newer = header(0, epoch=1, attributes=TRANSACTIONAL)
+    assert states.needs_verification(newer)
+
+
+def test_the_lowest_sequence_that_waits_is_written_first() -> None:
+    states = ProducerStates()
+    guard = states.begin_verification(header(3, attributes=TRANSACTIONAL), 0, bumps_epochs=False)
+    states.begin_verification(header(1, attributes=TRANSACTIONAL), 0, bumps_epochs=False)
+    out_of_order = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.check(header(3, attributes=TRANSACTIONAL), guard) == out_of_order
+    assert states.check(header(1, attributes=TRANSACTIONAL), guard) is None
+
+
+def test_a_producer_that_bumps_epochs_begins_at_zero() -> None:
+    states = ProducerStates()
+    late = header(3, attributes=TRANSACTIONAL)
+    guard = states.begin_verification(late, 0, bumps_epochs=True)
+    assert states.check(late, guard) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_guard_for_the_next_transaction_outlives_the_marker_of_the_last() -> None:
+    states = written(header(0, attributes=TRANSACTIONAL))
+    following = header(0, epoch=1, attributes=TRANSACTIONAL)
+    guard = states.begin_verification(following, 0, bumps_epochs=True)
+    states.update(marker(epoch=1), 101, EndMarker(commit=True, coordinator_epoch=1))
+    assert states.check(following, guard) is None
+
+
+def test_guards_are_forgotten_with_time() -> None:
+    states, first = ProducerStates(), header(0, attributes=TRANSACTIONAL)
+    guard = states.begin_verification(first, 0, bumps_epochs=False)
+    states.remove_expired(now_ms=100, expiration_ms=100)
+    assert states.check(first, guard) == ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize(
+    ("version", "epoch", "is_open", "expected"),
+    [
+        (1, 4, True, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (1, 5, True, ErrorCode.NONE),
+        (2, 4, True, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (2, 5, True, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (2, 5, False, ErrorCode.NONE),
+        (2, 6, True, ErrorCode.NONE),
+    ],
+)
+def test_markers_are_fenced_by_epoch(
+    version: int, epoch: int, is_open: bool, expected: ErrorCode
+) -> None:
+    states = written(header(0, epoch=5, attributes=TRANSACTIONAL))
+    if not is_open:
+        states.update(marker(epoch=5), 101, EndMarker(commit=True, coordinator_epoch=3))
+    assert states.check_marker(7, epoch, 3, version) == expected
+
+
+def test_a_coordinator_of_the_past_ends_nothing() -> None:
+    states = ProducerStates()
+    assert states.check_marker(7, 0, 0, 1) == ErrorCode.NONE
+    states.update(marker(), 100, EndMarker(commit=True, coordinator_epoch=3))
+    assert states.check_marker(7, 0, 2, 1) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert states.check_marker(7, 0, 3, 1) == ErrorCode.NONE
+
+
+def test_an_emptied_marker_changes_nothing() -> None:
+    states = written(header(0, attributes=TRANSACTIONAL))
+    states.update(marker(epoch=1), 101, None)
+    entry = states.get(7)
+    assert entry is not None
+    assert (entry.producer_epoch, entry.current_txn_first_offset) == (0, 100)
+
+
+def test_loading_knows_the_open_transactions() -> None:
+    late, early = ProducerEntry(1), ProducerEntry(2)
+    late.current_txn_first_offset, early.current_txn_first_offset = 30, 20
+    states = ProducerStates()
+    states.load([late, early])
+    assert states.transactions.first_unstable(100) == 20
+    states.update(marker(producer=2), 50, EndMarker(commit=True, coordinator_epoch=0))
+    assert states.transactions.first_unstable(100) == 30

@@ -5,12 +5,12 @@ import random
 
 import pytest
 from cleaner_kit import LIMITS, batch_headers, compact, compacted, offsets, put, state_of, swap_in
-from log_kit import DIRECTORY, NOW, files, new_disk, open_log, read_all
+from log_kit import DIRECTORY, NOW, append, files, new_disk, open_log, read_all
 
 from barnabas.storage import cleaned_segment
 from barnabas.storage.cleaner import Cleaning
-from barnabas.storage.cleaner_transactions import AbortedTransaction, decode_index, encode_index
 from barnabas.storage.cleaning_plan import CleanerLimits, measure, plan
+from barnabas.storage.transaction_index import AbortedTransaction, decode_index, encode_index
 from barnabas.wire.batch import (
     CONTROL,
     DELETE_HORIZON,
@@ -396,7 +396,8 @@ def test_a_control_record_of_another_kind_stays():
 def test_a_control_record_without_a_type():
     disk = new_disk()
     log = open_log(disk, compacted())
-    end_transaction(log, Producer(7, 0, 0), b"\0")
+    batch = build([Record(0, NOW, b"\0", b"")], attributes=TRANSACTIONAL | CONTROL)
+    append(log, batch)
     log.roll(NOW)
     with pytest.raises(BatchError):
         compact(disk, log)
