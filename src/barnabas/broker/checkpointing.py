@@ -6,16 +6,22 @@ is written never goes back, and no table is walked while it changes.
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker import missing_logs
+from barnabas.broker.disk_failures import is_of_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.broker.node import Node
+    from barnabas.broker.tasks import Task
     from barnabas.model.ids import TopicPartition
     from barnabas.storage.directory import LogDirectory
+
+log = logging.getLogger(__name__)
 
 
 def plan_write(node: Node, directory: LogDirectory) -> Callable[[], None]:
@@ -45,12 +51,23 @@ def _found(
     return {key: offsets[key] for key in missing if key in offsets}
 
 
-def plan_write_all(node: Node) -> Callable[[], None]:
-    """Take every directory's offsets now; the job that writes them."""
-    writes = [plan_write(node, directory) for directory in node.directories]
+def write(node: Node, directory: LogDirectory) -> Task[None]:
+    """Write a directory's files, unless it is offline; an error that is the directory's takes it offline."""
+    if not directory.is_online:
+        return
+    try:
+        yield partial(node.directory_jobs.run, plan_write(node, directory))
+    except OSError as problem:
+        if not is_of_directory(problem):
+            raise
+        log.critical("cannot write the checkpoints of %s: %s", directory.path, problem)
+        node.replicas.take_offline(directory, problem)
 
-    def write() -> None:
-        for write_one in writes:
-            write_one()
 
-    return write
+def write_all(node: Node) -> Task[None]:
+    """Write every directory's files: one that is full does not keep the others from it."""
+    for directory in node.directories:
+        try:
+            yield from write(node, directory)
+        except OSError as problem:
+            log.error("cannot write the checkpoints of %s: %s", directory.path, problem)

@@ -1,4 +1,4 @@
-"""Partitions whose log could not be opened or made, because the disk was full or failed.
+"""Partitions whose log could not be opened or made, because the disk was full or a file was gone.
 
 Until they can be opened nothing may be said about them that only the log itself knows: their directory is not marked clean, and
 their checkpointed offsets stay as they were found. They are tried again by the clock, so a disk that was merely full
@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.broker import topic_creation
+from barnabas.broker.placement import DirectoryOffline
 from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -33,9 +34,9 @@ def find(node: Node) -> list[tuple[Topic, int]]:
 
 
 def keys_in(node: Node, directory: LogDirectory) -> list[TopicPartition]:
-    """Return those whose folder is in this directory, or may be."""
+    """Return those whose folder is in this directory, or is to be made there."""
     keys = (TopicPartition(topic.name, index) for topic, index in find(node))
-    return [key for key in keys if node.placement.get(key, directory) is directory]
+    return [key for key in keys if node.placement.get(key) is directory]
 
 
 def open_again(node: Node) -> Task[None]:
@@ -45,10 +46,13 @@ def open_again(node: Node) -> Task[None]:
             continue  # deleted since, perhaps made again: then its folder is not this topic's
         try:
             (replica,) = yield from topic_creation.open_replicas(
-                node, topic, range(index, index + 1)
+                node, topic, range(index, index + 1), are_new=False
             )
+        except DirectoryOffline:
+            continue  # until the next start: that was told
         except OSError as problem:
             log.warning("%s-%d: still cannot open its log: %s", topic.name, index, problem)
+            topic_creation.give_up(node, problem)
             continue
         if _is_missing(node, topic, index) and not node.stopping:
             node.replicas.add(replica)

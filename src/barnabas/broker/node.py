@@ -18,6 +18,7 @@ from barnabas.broker.coordinators import Coordinators
 from barnabas.broker.directory_jobs import DirectoryJobs
 from barnabas.broker.metrics import Metrics
 from barnabas.broker.outcomes import NO_REPLY, CloseLink
+from barnabas.broker.placement import Placement
 from barnabas.broker.produce_lane import Staging
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.replicas import Replicas
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from barnabas.core.waiting import Waiter
     from barnabas.model.config.broker_config import BrokerConfig
     from barnabas.model.config.log_config import LogConfig
-    from barnabas.model.ids import TopicPartition
     from barnabas.ports import Link, World
     from barnabas.storage.directory import LogDirectory
 
@@ -69,7 +69,7 @@ class Node:
         )
         self.directories: list[LogDirectory] = []
         #: Which directory holds a partition's folder.
-        self.placement: dict[TopicPartition, LogDirectory] = {}
+        self.placement = Placement()
         #: What touches the directories as such goes through here: opening, renaming, checkpoints.
         self.directory_jobs = DirectoryJobs(world.background)
         #: Who may change topics and settings that exist: one task at a time.

@@ -58,6 +58,8 @@ def _close(replica: Replica) -> None:
 
 def _leave(node: Node, dirty: list[LogDirectory]) -> None:
     for directory in node.directories:
+        if not directory.is_online:
+            continue
         try:
             checkpointing.plan_write(node, directory)()
             if directory not in dirty and not missing_logs.keys_in(node, directory):

@@ -8,32 +8,32 @@ then was written by Apache Kafka (or its store was lost), so its topics are adop
 from __future__ import annotations
 
 import logging
+from errno import EIO
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.broker import checkpointing, topic_creation, znodes
+from barnabas.broker import checkpointing, log_loading, topic_creation, znodes
+from barnabas.broker.disk_failures import is_of_directory
 from barnabas.model.cluster import Partition, Topic
 from barnabas.model.ids import TopicId, TopicPartition, topic_id_text
 from barnabas.storage.directory import (
     Contents,
     FoundPartition,
     LogDirectory,
-    WrongTopic,
     read_identity,
 )
-from barnabas.storage.partition_metadata import CorruptPartitionMetadata
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
-    from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
-    from barnabas.ports import Operation
+    from barnabas.ports import Disk, Operation
+    from barnabas.storage.meta_properties import MetaProperties
 
 log = logging.getLogger(__name__)
 
 
 def start(node: Node) -> Task[None]:
-    """Run once, before any request. Errors end the start: a broker never runs on half of its data."""
+    """Run once, before any request. Errors end the start, but a directory whose disk has failed is left out."""
     world = node.world
     tree = yield lambda done: world.coordination.read_tree("/", done)
     cluster_id = znodes.read_cluster_id(tree)
@@ -51,12 +51,16 @@ def start(node: Node) -> Task[None]:
     for topic in topics:
         node.topics.put(topic)
     yield from _raise_epochs(node)
-    replicas = yield lambda done: world.background.run(lambda: _open_all(node, contents), done)
+    yield lambda done: world.background.run(lambda: _set_strays_aside(node, contents), done)
+    replicas = yield from log_loading.load_all(node)
     for replica in replicas:
         node.replicas.add(replica)
-    if replicas and not all(directory.was_clean for directory in node.directories):
-        # What the files say of folders that went in the meantime must not meet new ones of the same name.
-        yield partial(node.directory_jobs.run, checkpointing.plan_write_all(node))
+    if not replicas:
+        return
+    for directory in node.directories:
+        if not directory.was_clean:
+            # What the files say of folders that went in the meantime must not meet new ones of the same name.
+            yield from checkpointing.write(node, directory)
 
 
 def _found_cluster(node: Node) -> Task[str]:
@@ -64,7 +68,7 @@ def _found_cluster(node: Node) -> Task[str]:
     world, paths = node.world, node.config.log_dirs
 
     def read_identities() -> list[str]:
-        found = [read_identity(world.disk, path) for path in paths]
+        found = [_identity(world.disk, path) for path in paths]
         return [meta.cluster_id for meta in found if meta is not None and meta.cluster_id]
 
     known = yield lambda done: world.background.run(read_identities, done)
@@ -74,20 +78,44 @@ def _found_cluster(node: Node) -> Task[str]:
     return str(cluster_id)
 
 
+def _identity(disk: Disk, path: str) -> MetaProperties | None:
+    try:
+        return read_identity(disk, path)
+    except OSError:
+        return None  # opening it will tell
+
+
 def _open_directories(node: Node) -> list[Contents]:
+    node.directories = [
+        LogDirectory(node.world.disk, node.world.rng, path) for path in node.config.log_dirs
+    ]
     contents = []
-    for path in node.config.log_dirs:
-        directory = LogDirectory(node.world.disk, node.world.rng, path)
-        found = directory.open(node.cluster_id, node.broker_id)
-        for problem in found.problems:
-            log.warning("%s: %s", path, problem)
-        for folder in found.deleted:
-            node.world.disk.remove_tree(folder)
-        for partition in found.partitions:
-            node.placement[partition.topic_partition] = directory
-        node.directories.append(directory)
-        contents.append(found)
+    for directory in node.directories:
+        try:
+            found = _open_directory(node, directory)
+        except OSError as problem:
+            if not is_of_directory(problem) or len(node.directories) == 1:
+                raise
+            directory.failure = problem
+            log.critical("log directory %s is offline: %s", directory.path, problem)
+        else:
+            contents.append(found)
+    if not contents:
+        raise OSError(
+            EIO, f"no log directory can be used; the last error: {node.directories[-1].failure}"
+        )
     return contents
+
+
+def _open_directory(node: Node, directory: LogDirectory) -> Contents:
+    found = directory.open(node.cluster_id, node.broker_id)
+    for problem in found.problems:
+        log.warning("%s: %s", directory.path, problem)
+    for folder in found.deleted:
+        node.world.disk.remove_tree(folder)
+    for partition in found.partitions:
+        node.placement.put(partition.topic_partition, directory)
+    return found
 
 
 def _adopt(node: Node, contents: list[Contents]) -> Task[list[Topic]]:
@@ -139,29 +167,15 @@ def _raise_epochs(node: Node) -> Task[None]:
             topic.partitions = partitions
 
 
-def _open_all(node: Node, contents: list[Contents]) -> list[Replica]:
-    """Open every log, set strays aside. Blocks: a log that cannot be opened is left out, and told."""
-    _set_strays_aside(node, contents)
-    replicas = []
-    for topic in node.topics.by_name.values():
-        for index in range(len(topic.partitions)):
-            try:
-                replica = topic_creation.open_replica(node, topic, index)
-            except (OSError, WrongTopic, CorruptPartitionMetadata) as problem:
-                log.critical("%s-%d: offline, cannot open its log: %s", topic.name, index, problem)
-                continue
-            _report_recovery(replica)
-            replicas.append(replica)
-    return replicas
-
-
 def _set_strays_aside(node: Node, contents: list[Contents]) -> None:
     for found in contents:
         for partition in found.partitions:
             key = partition.topic_partition
             if _is_known(node, key, partition.topic_id):
                 continue
-            directory = node.placement.pop(key)
+            directory = node.placement.get(key)
+            assert directory is not None
+            node.placement.drop(key)
             log.warning("%s belongs to no topic: set aside as %s", key, directory.rename_stray(key))
 
 
@@ -170,12 +184,3 @@ def _is_known(node: Node, key: TopicPartition, topic_id: bytes | None) -> bool:
     return (
         topic is not None and key.partition < len(topic.partitions) and topic_id in (None, topic.id)
     )
-
-
-def _report_recovery(replica: Replica) -> None:
-    report = replica.log.recovery
-    if report.cut_bytes:
-        log.warning(
-            "%s: cut %d bytes after offset %d that were no whole, valid batches",
-            replica.key, report.cut_bytes, replica.log.log_end_offset,
-        )  # fmt: skip

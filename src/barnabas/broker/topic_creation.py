@@ -10,6 +10,8 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker import store, znodes
+from barnabas.broker.disk_failures import DirectoryFailed, is_of_directory
+from barnabas.broker.placement import DirectoryOffline
 from barnabas.broker.replicas import Replica
 from barnabas.core.partition import PartitionState
 from barnabas.model.cluster import Partition, Topic
@@ -141,9 +143,10 @@ def create(node: Node, topic: Topic) -> Task[None]:
 
 def _host_or_undo(node: Node, topic: Topic) -> Task[None]:
     try:
-        replicas = yield from open_replicas(node, topic, range(len(topic.partitions)))
+        replicas = yield from open_replicas(node, topic, range(len(topic.partitions)), are_new=True)
     except OSError as problem:
         log.error("cannot create the logs of %s, undoing: %s", topic.name, problem)
+        give_up(node, problem)
         operations = znodes.delete_topic_operations(topic)
         try:
             yield lambda done: node.world.coordination.commit(operations, done)
@@ -166,9 +169,11 @@ def add_partitions(node: Node, topic: Topic, assignment: Sequence[tuple[int, ...
     operations = znodes.add_partitions_operations(grown, old_count)
     yield from store.commit(node, operations)
     try:
-        replicas = yield from open_replicas(node, grown, range(old_count, len(grown.partitions)))
+        new_range = range(old_count, len(grown.partitions))
+        replicas = yield from open_replicas(node, grown, new_range, are_new=True)
     except OSError as problem:
         log.error("cannot create the new logs of %s now: %s", topic.name, problem)
+        give_up(node, problem)
         replicas = []
     topic.partitions = grown.partitions
     for replica in replicas:
@@ -177,21 +182,53 @@ def add_partitions(node: Node, topic: Topic, assignment: Sequence[tuple[int, ...
     node.coordinators.on_topics_changed(topic.name)
 
 
-def open_replicas(node: Node, topic: Topic, indexes: range) -> Task[list[Replica]]:
+def give_up(node: Node, problem: OSError) -> None:
+    """Take the directory offline, if that is what the error of `open_replica` says."""
+    if isinstance(problem, DirectoryFailed):
+        node.replicas.take_offline(problem.directory, problem)
+
+
+def open_replicas(
+    node: Node, topic: Topic, indexes: range, *, are_new: bool
+) -> Task[list[Replica]]:
     """Open or create the logs of these partitions in the background."""
 
     def job() -> list[Replica]:
-        return [open_replica(node, topic, index) for index in indexes]
+        return [open_replica(node, topic, index, is_new=are_new) for index in indexes]
 
     opened: list[Replica] = yield lambda done: node.directory_jobs.run(job, done)
     return opened
 
 
-def open_replica(node: Node, topic: Topic, index: int) -> Replica:
-    """Open one log where it is, or create it in the emptiest directory. Blocks: background only."""
+def open_replica(node: Node, topic: Topic, index: int, *, is_new: bool) -> Replica:
+    """Open one log where it is, or create it where it is to be. Blocks: background only."""
+    directory = place(node, TopicPartition(topic.name, index), is_new=is_new)
+    try:
+        return _open_in(node, directory, topic, index)
+    except OSError as problem:
+        if is_of_directory(problem):
+            raise DirectoryFailed(directory, problem) from problem
+        raise
+
+
+def place(node: Node, key: TopicPartition, *, is_new: bool) -> LogDirectory:
+    """Return where a partition is or from now on will be; DirectoryOffline if that cannot be used or told.
+
+    One that is not new and nowhere to be found may be in a directory that is offline: a second one must not be made.
+    """
+    directory = node.placement.get(key)
+    if directory is None:
+        if not is_new and not all(known.is_online for known in node.directories):
+            raise DirectoryOffline(f"{key} may be in a log directory that is offline")
+        directory = node.placement.choose(key, node.directories)
+        node.placement.put(key, directory)
+    if not directory.is_online:
+        raise DirectoryOffline(f"log directory {directory.path} of {key} is offline")
+    return directory
+
+
+def _open_in(node: Node, directory: LogDirectory, topic: Topic, index: int) -> Replica:
     key = TopicPartition(topic.name, index)
-    directory = node.placement.get(key) or _emptiest(node)
-    node.placement[key] = directory
     config = node.log_config(topic.overrides)
     opened = _open_log(node, directory, key, topic, config)
     partition = topic.partitions[index]
@@ -213,10 +250,3 @@ def _open_log(
         # A creation or deletion that failed half-way left it: nobody serves it, and it must not be in the way.
         log.warning("%s; set aside as %s", left, directory.rename_stray(key))
         return directory.open_log(key, TopicId(topic.id), config, node.world.clock.now_ms())
-
-
-def _emptiest(node: Node) -> LogDirectory:
-    if len(node.directories) == 1:
-        return node.directories[0]
-    taken = list(node.placement.values())
-    return min(node.directories, key=taken.count)

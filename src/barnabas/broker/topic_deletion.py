@@ -81,5 +81,5 @@ def _set_one_aside(node: Node, replica: Replica) -> str:
     replica.log.close(clean=False)
     path = replica.directory.rename_for_delete(replica.key)
     replica.log.moved_to(path)
-    node.placement.pop(replica.key, None)
+    node.placement.drop(replica.key)
     return path

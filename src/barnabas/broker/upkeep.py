@@ -67,10 +67,10 @@ class Upkeep:
     def _write_checkpoints(self) -> None:
         def written(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
             if problem is not None:
-                log.error("cannot write checkpoints: %s", problem)
+                log.error("cannot write checkpoints", exc_info=problem)
             self._book(self._checkpoint_ms, self._write_checkpoints)
 
-        self._node.directory_jobs.run(checkpointing.plan_write_all(self._node), written)
+        drive(checkpointing.write_all(self._node), written)
 
     def _flush_due(self) -> None:
         now_ms = self._node.world.clock.now_ms()

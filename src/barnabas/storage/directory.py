@@ -10,6 +10,7 @@ opened; a folder of one topic id is never opened for another.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,7 @@ from barnabas.storage import checkpoints, meta_properties, partition_metadata
 from barnabas.storage.checkpoints import CorruptCheckpoint
 from barnabas.storage.log import Log
 from barnabas.storage.meta_properties import CorruptMetaProperties, MetaProperties
+from barnabas.storage.names import LOG, file_name, offset_of
 from barnabas.storage.partition_metadata import CorruptPartitionMetadata
 
 if TYPE_CHECKING:
@@ -105,6 +107,8 @@ class LogDirectory:
         """Touch nothing yet."""
         self.path = path.rstrip("/") or "/"
         self.directory_id: bytes | None = None
+        #: Why nothing is read or written here any more; None while all is well. Set by who met the error.
+        self.failure: OSError | None = None
         #: Whether the last broker here stopped in order, so that no log needs a scan.
         self.was_clean = False
         self.recovery_points: dict[TopicPartition, Offset] = {}
@@ -115,6 +119,11 @@ class LogDirectory:
         self._disk = disk
         self._rng = rng
         self._written: dict[str, bytes] = {}
+
+    @property
+    def is_online(self) -> bool:
+        """Tell whether it can be used."""
+        return self.failure is None
 
     def open(self, cluster_id: str, broker_id: int) -> Contents:
         """Take the directory for this broker and look at what is there; made if it is not there.
@@ -158,6 +167,18 @@ class LogDirectory:
             log_start_offset=self.log_start_offsets.get(key, Offset(0)),
             clean=self.was_clean or is_new,
         )
+
+    def unclean_bytes(self, key: TopicPartition) -> int:
+        """Tell how many bytes `open_log` will have to check: what lies in and behind the recovery point's segment."""
+        folder = self._file(str(key))
+        if self.was_clean or not self._disk.is_dir(folder):
+            return 0
+        bases = sorted(
+            base for name in self._disk.list(folder) if (base := offset_of(name, LOG)) is not None
+        )
+        first = max(0, bisect_right(bases, self.recovery_points.get(key, 0)) - 1)
+        paths = [f"{folder}/{file_name(base, LOG)}" for base in bases[first:]]
+        return sum(self._disk.open(path).size() for path in paths)
 
     def rename_for_delete(self, key: TopicPartition) -> str:
         """Take a partition's folder out of use, durably; its new path, to be removed in the background."""

@@ -1,5 +1,6 @@
 """When a lane is opened, what it takes, and what closes it."""
 
+import errno
 import struct
 
 import pytest
@@ -198,7 +199,7 @@ def test_a_failed_write_is_told_to_each_and_appends_nothing(peer, count):
 
 def test_one_partition_that_fails_does_not_fail_its_neighbours(peer):
     peer.general(produce(2, 1))
-    peer.host.disk.fail_path("/data/plain-0")
+    peer.host.disk.fail_path("/data/plain-0", errno.ENOENT)
     assert taken(peer, produce(3), produce(4, 1), produce(5)) == (
         3,
         [

@@ -1,5 +1,7 @@
 """Starting: what is found, what is adopted, what is set aside; and stopping so that the next start need not scan."""
 
+import errno
+
 import pytest
 from node_kit import DATA, NodeKit
 
@@ -77,7 +79,7 @@ def test_a_new_store_adopts_what_lies_there(kit):
 
 def test_a_log_that_cannot_be_opened_leaves_the_others(kit):
     stop(kit)
-    kit.disk.fail_path(f"{DATA}/t-0/00000000000000000000.log", 5)
+    kit.disk.fail_path(f"{DATA}/t-0/00000000000000000000.log", errno.ENOENT)
     kit._wait_up()
     assert kit.node.replicas.get("t", 0) is None
     assert kit.produce("t", 1).base_offset == 3

@@ -53,12 +53,13 @@ def _describe(
     def job() -> tuple[int, int]:
         return node.world.disk.space(directory.path)
 
+    failed = DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
+    if not directory.is_online:
+        return failed
     try:
         total_bytes, usable_bytes = yield lambda done: node.world.background.run(job, done)
     except OSError:
-        return DescribeLogDirsResult(
-            error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path
-        )
+        return failed
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
     for replica in node.replicas:
         if replica.directory is directory and (wanted is None or replica.key in wanted):

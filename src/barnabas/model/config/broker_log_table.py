@@ -375,6 +375,14 @@ LOG_SETTINGS: Final = settings(
         update=Update.CLUSTER_WIDE,
     ),
     Setting(
+        "num.recovery.threads.per.data.dir",
+        Kind.INT,
+        2,
+        "How many logs of a directory are opened at the same time at a start.",
+        allowed=at_least(1),
+        update=Update.CLUSTER_WIDE,
+    ),
+    Setting(
         "log.local.retention.bytes",
         Kind.LONG,
         -2,

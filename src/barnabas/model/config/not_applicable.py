@@ -22,7 +22,6 @@ _NAMES_BY_REASON: Final = {
         "group.coordinator.threads",
         "num.io.threads",
         "num.network.threads",
-        "num.recovery.threads.per.data.dir",
         "num.replica.alter.log.dirs.threads",
         "queued.max.requests",
     ),

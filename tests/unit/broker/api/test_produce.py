@@ -185,7 +185,7 @@ def test_a_sync_that_fails_is_told_and_never_forgotten(kit):
     assert answer(kit, records(), topic="safe")[0] == ErrorCode.KAFKA_STORAGE_ERROR
     kit.disk.heal()
     assert answer(kit, records(), topic="safe")[0] == ErrorCode.KAFKA_STORAGE_ERROR
-    assert answer(kit, records(), topic="t")[0] == ErrorCode.NONE
+    assert answer(kit, records(), topic="t")[0] == ErrorCode.KAFKA_STORAGE_ERROR, "as its directory"
 
 
 def test_a_full_disk_refuses_and_takes_again_when_there_is_room(kit):
