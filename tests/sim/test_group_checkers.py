@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.broker import group_loading
+from barnabas.broker import shard_loading
 from barnabas.broker.coordinators import TOPIC
 from barnabas.broker.node import Node
 from barnabas.broker.replicas import Replica
@@ -107,15 +107,15 @@ def test_a_coordinator_that_forgets_a_commit_is_found(monkeypatch):
 
 
 def test_a_coordinator_that_does_not_load_every_commit_is_found(monkeypatch):
-    decode, calls = group_loading._decode, [0]
+    decode, calls = shard_loading._decode, [0]
 
-    def forgetful(data, header):
-        for entry in decode(data, header):
+    def forgetful(data, header, decode_one):
+        for entry in decode(data, header, decode_one):
             calls[0] += isinstance(entry[2], OffsetCommitted)
             if not isinstance(entry[2], OffsetCommitted) or calls[0] % 10:
                 yield entry
 
-    monkeypatch.setattr(group_loading, "_decode", forgetful)
+    monkeypatch.setattr(shard_loading, "_decode", forgetful)
     first_violation("commits are kept")
 
 

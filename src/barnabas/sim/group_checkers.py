@@ -28,7 +28,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.broker.coordinators import TOPIC, java_hash
+from barnabas.broker.coordinators import TOPIC
+from barnabas.broker.shard_host import java_hash
 from barnabas.sim.violation import Violation
 
 if TYPE_CHECKING:

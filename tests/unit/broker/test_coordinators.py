@@ -5,7 +5,8 @@ import errno
 import pytest
 from node_kit import DATA, NodeKit
 
-from barnabas.broker.coordinators import TOPIC, java_hash
+from barnabas.broker.coordinators import TOPIC
+from barnabas.broker.shard_host import java_hash
 from barnabas.wire.batch import Producer, Record, build
 from barnabas.wire.messages import (
     consumer_group_heartbeat,

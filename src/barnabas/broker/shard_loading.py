@@ -1,16 +1,16 @@
-"""Rebuilding a group shard from its partition's log.
+"""Rebuilding a shard from its partition's log.
 
 The log is read and decoded in slices in the background; each slice is replayed on the thread of decision, which serves others
-in between. Must not know: what records mean to a group.
+in between. Must not know: what records look like or mean to a shard.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker import group_records
 from barnabas.wire import batch
 from barnabas.wire.batch import BatchError
 
@@ -19,35 +19,40 @@ if TYPE_CHECKING:
 
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
-    from barnabas.core.group.records import Record
-    from barnabas.core.group.shard import GroupShard
     from barnabas.ports import Background
+    from barnabas.wire.batch import BatchHeader
+    from barnabas.wire.primitives import Buffer
 
 #: What a compressed batch may grow to: Kafka writes none that is larger than a segment.
 _BATCH_BYTES_MAX: Final = 1 << 30
 _MARKER: Final = struct.Struct(">hh")
 _COMMIT: Final = 1
 
-#: (offset, producer id, record); for a transaction's marker: (offset, producer id, whether it commits).
-Entry = tuple[int, int, "Record | bool"]
+#: (offset, producer id or -1, record); for a transaction's marker: (offset, producer id, whether it commits).
+Entry = tuple[int, int, Any]
+#: Makes a record of key and value; None: of a kind that is not known.
+Decode = Callable[["Buffer | None", "Buffer | None"], Any]
 
 
 def load(
-    background: Background, replica: Replica, shard: GroupShard, slice_bytes: int
+    background: Background,
+    replica: Replica,
+    slice_bytes: int,
+    decode: Decode,
+    replay: Callable[[int, int, Any], None],
 ) -> Task[None]:
-    """Replay the log up to its high watermark into an empty shard. OSError, BatchError or WireError if it cannot be read."""
+    """Replay the log up to its high watermark. OSError, BatchError or WireError if it cannot be read."""
     offset, end = replica.log.log_start_offset, replica.state.high_watermark
     while offset < end:
-        job = partial(_read_slice, replica, offset, end, slice_bytes)
+        job = partial(_read_slice, replica, offset, end, slice_bytes, decode)
         entries, offset = yield partial(background.run, job)
-        for place, producer_id, record in entries:
-            if isinstance(record, bool):
-                shard.replay_end_marker(producer_id, is_commit=record)
-            else:
-                shard.replay(record, place, producer_id)
+        for entry in entries:
+            replay(*entry)
 
 
-def _read_slice(replica: Replica, offset: int, end: int, size: int) -> tuple[list[Entry], int]:
+def _read_slice(
+    replica: Replica, offset: int, end: int, size: int, decode: Decode
+) -> tuple[list[Entry], int]:
     """Read and decode what fits in `size` bytes, one batch at least: (entries, where to go on). Blocks."""
     found = replica.log.read(offset, size, end_offset=end, min_one=True, nowait=False)
     if found is None:
@@ -56,21 +61,21 @@ def _read_slice(replica: Replica, offset: int, end: int, size: int) -> tuple[lis
     entries: list[Entry] = []
     following = offset
     for position, header in batch.headers(data):
-        entries += _decode(data[position : position + header.size], header)
+        entries += _decode(data[position : position + header.size], header, decode)
         following = header.next_offset
     if following == offset:
         raise BatchError(f"{replica.key}: no whole batch at offset {offset}")
     return [entry for entry in entries if entry[0] >= offset], following
 
 
-def _decode(data: memoryview, header: Any) -> Iterator[Entry]:  # noqa: ANN401
+def _decode(data: memoryview, header: BatchHeader, decode: Decode) -> Iterator[Entry]:
     for record in batch.walk_records(data, _BATCH_BYTES_MAX):
         if header.is_control:
             if record.key is not None and len(record.key) >= _MARKER.size:
                 _version, kind = _MARKER.unpack_from(record.key)
                 yield record.offset, header.producer_id, kind == _COMMIT
             continue
-        decoded = group_records.decode(record.key, record.value)
+        decoded = decode(record.key, record.value)
         if decoded is not None:
             producer_id = header.producer_id if header.is_transactional else -1
             yield record.offset, producer_id, decoded

@@ -1,0 +1,430 @@
+"""Hosts pure machines, one per partition of an internal topic: consumer groups and transactions live so.
+
+Which partition a key belongs to, making the topic when somebody first asks for a coordinator, rebuilding a shard from its
+log, and carrying out what a shard decides: append its records as one batch, replay them, then let the replies go. Knows no rule
+of any machine; `coordinators` and `transactions` say what is theirs.
+
+Invariants: records are appended and replayed before anything else reaches the shard, so a shard always shows what is in its
+log. When an append fails nothing changed. A reply leaves only when what it tells is as durable as the topic's settings ask
+for, also the reply to a question that changes nothing. A shard that is not loaded answers nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from operator import mul
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from barnabas.broker import topic_creation
+from barnabas.broker.tasks import drive
+from barnabas.model.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.broker.call import Call
+    from barnabas.broker.node import Node
+    from barnabas.broker.replicas import Replica
+    from barnabas.broker.tasks import Done, Start, Task
+    from barnabas.model.cluster import Topic
+    from barnabas.ports import Timer
+    from barnabas.wire.batch import BatchHeader
+
+log = logging.getLogger(__name__)
+
+#: Keys whose hash is remembered: it costs as much as the rest of a heartbeat.
+HASHES_KEPT: Final = 16_384
+#: A hash is worked out block by block: the powers of 31 that a block's units are multiplied with.
+_BLOCK: Final = 64
+_POWERS: Final = [pow(31, _BLOCK - 1 - place, 1 << 32) for place in range(_BLOCK)]
+_UNUSABLE: Final = {
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+class Shard(Protocol):
+    """What every machine can do beside its requests. A result has `records` and `replies`."""
+
+    def next_deadline_ms(self) -> int | None:
+        """Tell when `on_time` wants to be called."""
+
+    def on_time(self, now_ms: int, wall_ms: int) -> Sequence[Any]:
+        """Do what is due."""
+
+    def on_append_failed(self, result: Any, error_code: ErrorCode, now_ms: int) -> Any:  # noqa: ANN401
+        """Put right what a result left behind that could not be written."""
+
+    def on_loaded(self, now_ms: int, wall_ms: int) -> Sequence[Any]:
+        """Begin to serve."""
+
+    def unload(self) -> Sequence[tuple[Any, object]]:
+        """Stop serving: give everything that waits its answer."""
+
+
+ShardType = TypeVar("ShardType", bound=Shard)
+
+
+class Held:
+    """The ticket of one request: who asked, and how to make the answer of the machine's reply."""
+
+    __slots__ = ("call", "is_late", "respond", "response")
+
+    def __init__(self, call: Call, respond: Callable[[Call, Any], Any]) -> None:
+        """Hold a request until its reply comes."""
+        self.call = call
+        self.respond = respond
+        self.response: Any = None
+        #: The handler has returned: the link gets the answer.
+        self.is_late = False
+
+    def answer(self, reply: Any) -> None:  # noqa: ANN401
+        """Give the reply to whoever asked."""
+        call = self.call
+        if reply.__class__ is ErrorCode:
+            response = call.node.refusal(call, reply)
+        else:
+            response = self.respond(call, reply)
+        if self.is_late:
+            call.node.answer_late(call, response)
+        else:
+            self.response = response
+
+
+class Asked:
+    """The ticket of a question that a task asks."""
+
+    __slots__ = ("done",)
+
+    def __init__(self, done: Done) -> None:
+        """Remember who is to go on."""
+        self.done = done
+
+    def answer(self, reply: Any) -> None:  # noqa: ANN401
+        """Let the task go on with the reply; an error code where another kind of reply may be expected is raised in it."""
+        if reply.__class__ is ErrorCode and reply:
+            self.done(None, KafkaError(reply, ""))
+        else:
+            self.done(reply, None)
+
+
+class Hosted(Generic[ShardType]):
+    """One shard on its partition."""
+
+    __slots__ = ("is_loaded", "replica", "shard", "timer", "timer_ms")
+
+    def __init__(self, replica: Replica, shard: ShardType) -> None:
+        """Start unloaded."""
+        self.replica = replica
+        self.shard = shard
+        self.is_loaded = False
+        self.timer: Timer | None = None
+        self.timer_ms = 0
+
+
+class ShardHost(Generic[ShardType]):
+    """The shards of one topic on one node. What is left open here, the hosts of each kind of machine fill in."""
+
+    def __init__(self, node: Node, topic: str, count_setting: str) -> None:
+        """Host nothing yet."""
+        self._node = node
+        self._topic = topic
+        self._count_setting = count_setting
+        self._hosted: dict[int, Hosted[ShardType]] = {}
+        #: Fixed while the topic exists: the place of a key must not move.
+        self._partition_count = node.config.get_int(count_setting)
+        self._creating: list[Callable[[Any, BaseException | None], None]] | None = None
+
+    # What each kind of machine says
+
+    def _new_shard(self) -> ShardType:
+        raise NotImplementedError
+
+    def _topic_settings(self) -> list[tuple[str, str]]:
+        raise NotImplementedError
+
+    def _required_acks(self) -> int:
+        return -1
+
+    def _encode(self, result: Any, now_ms: int) -> tuple[memoryview, BatchHeader]:  # noqa: ANN401
+        raise NotImplementedError
+
+    def _replay(self, shard: ShardType, result: Any, offset: int) -> None:  # noqa: ANN401
+        """Take the records of a result that are in the log from this offset on."""
+        raise NotImplementedError
+
+    def _load(self, replica: Replica, shard: ShardType) -> Task[None]:
+        raise NotImplementedError
+
+    def _results_of_loading(self, shard: ShardType, now_ms: int, wall_ms: int) -> Sequence[Any]:
+        return shard.on_loaded(now_ms, wall_ms)
+
+    # Where a key is
+
+    def start(self) -> None:
+        """Begin to load what is in the log; requests are told to come again until then."""
+        topic = self._node.topics.by_name.get(self._topic)
+        if topic is None:
+            return
+        self._partition_count = len(topic.partitions)
+        for replica in self._node.replicas.of_topic(self._topic):
+            if replica.log.log_end_offset > replica.log.log_start_offset:
+                self._host(replica)
+
+    def partition_for(self, key: str) -> int:
+        """Give the partition that keeps a key, as every Kafka works it out."""
+        return (java_hash(key) & 0x7FFFFFFF) % self._partition_count
+
+    def find(self, key: str) -> Hosted[ShardType]:
+        """Find the loaded shard of a key; KafkaError if it cannot be used now."""
+        return self.find_partition(self.partition_for(key))
+
+    def find_partition(self, partition: int) -> Hosted[ShardType]:
+        """Find the loaded shard of a partition; KafkaError if it cannot be used now."""
+        hosted = self._hosted.get(partition)
+        if hosted is None or hosted.replica.offline:
+            hosted = self._find_again(partition, hosted)
+        if not hosted.is_loaded:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
+        return hosted
+
+    def _find_again(self, partition: int, hosted: Hosted[ShardType] | None) -> Hosted[ShardType]:
+        if hosted is not None:
+            self._unload(partition)
+        if self._node.stopping:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+        replica = self._node.replicas.get(self._topic, partition)
+        if replica is None or replica.offline:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "")
+        return self._host(replica)
+
+    def replica_for(self, key: str) -> Replica | None:
+        """Find the partition that keeps a key, if it can be used."""
+        replica = self._node.replicas.get(self._topic, self.partition_for(key))
+        return None if replica is None or replica.offline else replica
+
+    def all_loaded(self) -> list[Hosted[ShardType]]:
+        """Give every shard that was ever used; KafkaError while one is being loaded."""
+        hosted = list(self._hosted.values())
+        if not all(one.is_loaded for one in hosted):
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
+        return hosted
+
+    # Requests
+
+    def ask(
+        self,
+        call: Call,
+        key: str,
+        entry: Callable[[ShardType, Any, int, int], Any],
+        respond: Callable[[Call, Any], Any],
+        *,
+        brings_deadlines: bool = True,
+    ) -> Any:  # noqa: ANN401
+        """Have a shard handle a request; its response, or None if the link gets it later.
+
+        Those that are many and at most put deadlines off say so: then there is nothing to book.
+        """
+        hosted = self.find(key)
+        clock = self._node.world.clock
+        ticket = Held(call, respond)
+        self._carry_out(hosted, entry(hosted.shard, ticket, clock.monotonic_ms(), clock.now_ms()))
+        if brings_deadlines:
+            self._book(hosted)
+        ticket.is_late = True
+        return ticket.response
+
+    def asking(
+        self, hosted: Hosted[ShardType], entry: Callable[[ShardType, Any, int, int], Any]
+    ) -> Start:
+        """Ask a shard from within a task; the answer is the machine's reply."""
+
+        def start(done: Done) -> None:
+            clock = self._node.world.clock
+            result = entry(hosted.shard, Asked(done), clock.monotonic_ms(), clock.now_ms())
+            self._carry_out(hosted, result)
+            self._book(hosted)
+
+        return start
+
+    def _carry_out(self, hosted: Hosted[ShardType], result: Any) -> None:  # noqa: ANN401
+        replica = hosted.replica
+        if result.records:
+            code = self._append(hosted, result)
+            if code:
+                now_ms = self._node.world.clock.monotonic_ms()
+                failed = hosted.shard.on_append_failed(result, _UNUSABLE.get(code, code), now_ms)
+                self._deliver(hosted, failed)
+                return
+        if replica.log.unflushed_records < replica.config.flush_messages:
+            self._deliver(hosted, result)
+        elif result.replies or self._has_effects(result):
+            replica.flush(lambda _done, error: self._on_flushed(hosted, result, error))
+
+    def _has_effects(self, _result: Any) -> bool:  # noqa: ANN401
+        """Tell whether a result asks for more than replies."""
+        return False
+
+    def _deliver(self, _hosted: Hosted[ShardType], result: Any) -> None:  # noqa: ANN401
+        """Do what had to wait for the records."""
+        for ticket, reply in result.replies:
+            ticket.answer(reply)
+
+    def _on_flushed(
+        self,
+        hosted: Hosted[ShardType],
+        result: Any,  # noqa: ANN401
+        error: BaseException | None,
+    ) -> None:
+        if error is None:
+            self._deliver(hosted, result)
+            return
+        for ticket, _reply in result.replies:
+            ticket.answer(ErrorCode.NOT_COORDINATOR)
+
+    def _append(self, hosted: Hosted[ShardType], result: Any) -> ErrorCode:  # noqa: ANN401
+        """Write the records as one batch and replay them; if that fails, nothing has changed."""
+        replica = hosted.replica
+        config = replica.config
+        if replica.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        code = replica.state.decide_append(self._required_acks(), config.min_insync_replicas)
+        if code:
+            return code
+        now_ms = self._node.world.clock.now_ms()
+        data, header = self._encode(result, now_ms)
+        if len(data) > config.max_message_bytes:
+            log.error("%s: a batch of %d bytes is too large", replica.key, len(data))
+            return ErrorCode.MESSAGE_TOO_LARGE
+        offset = replica.append(data, header, now_ms)
+        if offset.__class__ is ErrorCode:
+            return offset
+        assert replica.state.high_watermark == replica.log.log_end_offset, "the only replica"
+        replica.metrics.messages_in += len(result.records)
+        replica.metrics.bytes_in += len(data)
+        self._replay(hosted.shard, result, offset)
+        return ErrorCode.NONE
+
+    # Time
+
+    def _book(self, hosted: Hosted[ShardType]) -> None:
+        """See to it that the shard hears of its next deadline."""
+        deadline_ms = hosted.shard.next_deadline_ms()
+        if hosted.timer is not None:
+            if deadline_ms is None or deadline_ms >= hosted.timer_ms:
+                return  # what is booked comes first, and books again
+            hosted.timer.cancel()
+        elif deadline_ms is None:
+            return
+        hosted.timer_ms = deadline_ms
+        hosted.timer = self._node.world.timers.call_at(deadline_ms, lambda: self._on_time(hosted))
+
+    def _on_time(self, hosted: Hosted[ShardType]) -> None:
+        hosted.timer = None
+        if not hosted.is_loaded or self._node.stopping:
+            return
+        clock = self._node.world.clock
+        for result in hosted.shard.on_time(clock.monotonic_ms(), clock.now_ms()):
+            self._carry_out(hosted, result)
+        self._book(hosted)
+
+    # Loading and unloading
+
+    def _host(self, replica: Replica) -> Hosted[ShardType]:
+        hosted = Hosted(replica, self._new_shard())
+        partition = replica.key.partition
+        self._hosted[partition] = hosted
+        if replica.log.log_end_offset == replica.log.log_start_offset:
+            self._on_loaded(hosted)
+            return hosted
+
+        def loaded(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+            if self._hosted.get(partition) is not hosted:
+                return  # the topic was deleted meanwhile
+            if problem is None:
+                self._on_loaded(hosted)
+            else:
+                log.critical("%s: cannot be loaded", replica.key, exc_info=problem)
+
+        drive(self._load(replica, hosted.shard), loaded)
+        return hosted
+
+    def _on_loaded(self, hosted: Hosted[ShardType]) -> None:
+        hosted.is_loaded = True
+        clock = self._node.world.clock
+        now_ms, wall_ms = clock.monotonic_ms(), clock.now_ms()
+        for result in self._results_of_loading(hosted.shard, now_ms, wall_ms):
+            self._carry_out(hosted, result)
+        self._book(hosted)
+
+    def _unload(self, partition: int) -> None:
+        hosted = self._hosted.pop(partition)
+        hosted.is_loaded = False
+        if hosted.timer is not None:
+            hosted.timer.cancel()
+        for ticket, code in hosted.shard.unload():
+            ticket.answer(code)
+
+    def stop(self) -> None:
+        """Answer everybody who waits: another coordinator, or this one after its next start, will serve them."""
+        for partition in list(self._hosted):
+            self._unload(partition)
+
+    # The topic
+
+    def on_topic_deleted(self, topic: Topic) -> None:
+        """Forget everything if it was the topic of this host."""
+        if topic.name == self._topic:
+            self.stop()
+            self._partition_count = self._node.config.get_int(self._count_setting)
+
+    def create_topic(self) -> Task[Topic | None]:
+        """Make the topic if it is not there; None if that cannot be done now."""
+        topic = self._node.topics.by_name.get(self._topic)
+        if topic is not None:
+            return topic
+        if self._creating is not None:
+            waiting = self._creating
+            yield waiting.append
+        else:
+            self._creating = waiting = []
+            # No `finally`: a task that is dropped with its node must not wake the others.
+            try:
+                yield from self._create()
+            except KafkaError as problem:
+                reason = problem.message or problem.code.name
+                log.error("cannot create %s: %s", self._topic, reason)
+            except Exception:
+                self._end_creating(waiting)
+                raise
+            self._end_creating(waiting)
+        return self._node.topics.by_name.get(self._topic)
+
+    def _end_creating(self, waiting: list[Done]) -> None:
+        self._creating = None
+        for done in waiting:
+            done(None, None)
+
+    def _create(self) -> Task[None]:
+        node = self._node
+        count = node.config.get_int(self._count_setting)
+        # As many replicas as asked for, or as there are brokers: here one.
+        assignment = topic_creation.decide_assignment(node, count, 1)
+        topic = topic_creation.plan_topic(node, self._topic, assignment, self._topic_settings())
+        yield from topic_creation.create(node, topic)
+        self._partition_count = count
+
+
+@lru_cache(HASHES_KEPT)
+def java_hash(text: str) -> int:
+    """Hash as Java's String does: over UTF-16 units, in 32 bits, here without the sign."""
+    value = 0
+    encoded = memoryview(text.encode("utf-16", "surrogatepass"))
+    units = encoded[2:].cast("H")  # behind the byte order
+    for first in range(0, len(units), _BLOCK):
+        some = units[first : first + _BLOCK]
+        powers = _POWERS[_BLOCK - len(some) :]
+        value = (value * powers[0] * 31 + sum(map(mul, some, powers))) & 0xFFFFFFFF
+    return value
