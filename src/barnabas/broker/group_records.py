@@ -14,7 +14,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.group import records as kinds
-from barnabas.wire.batch import put_head, write_varint
+from barnabas.wire.batch import build_pairs
 from barnabas.wire.messages.records import (
     consumer_group_current_member_assignment as current,
 )
@@ -34,7 +34,7 @@ from barnabas.wire.primitives import MAX_STRING_BYTES, WireError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.wire.batch import BatchHeader
+    from barnabas.wire.batch import BatchHeader, Producer
     from barnabas.wire.compression import Codec
     from barnabas.wire.primitives import Buffer, Message
 
@@ -64,25 +64,14 @@ def encode(record: kinds.Record) -> Pair:
 
 
 def encode_batch(
-    records: Sequence[kinds.Record], timestamp_ms: int, codec: Codec
+    records: Sequence[kinds.Record],
+    timestamp_ms: int,
+    codec: Codec,
+    producer: Producer | None = None,
 ) -> tuple[memoryview, BatchHeader]:
     """Write records as one batch, ready to append, with what stands in its header."""
-    payload = bytearray()
-    for number, record in enumerate(records):
-        key, value = _ENCODERS[type(record)](record)
-        body = bytearray(b"\0\0")  # no attributes, the batch's own timestamp
-        write_varint(body, number)
-        write_varint(body, len(key))
-        body += key
-        if value is None:
-            body.append(1)  # a length of -1: a tombstone
-        else:
-            write_varint(body, len(value))
-            body += value
-        body.append(0)  # no headers
-        write_varint(payload, len(body))
-        payload += body
-    return put_head(payload, len(records), timestamp_ms, codec)
+    pairs = [_ENCODERS[type(record)](record) for record in records]
+    return build_pairs(pairs, timestamp_ms, codec, producer)
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> kinds.Record | None:

@@ -315,6 +315,9 @@ class Producer(NamedTuple):
     base_sequence: int = NO_SEQUENCE
 
 
+_NO_PRODUCER: Final = Producer()
+
+
 def build(
     records: Sequence[Record],
     *,
@@ -345,26 +348,62 @@ def build(
     return batch
 
 
+def build_pairs(
+    pairs: Iterable[tuple[bytes, bytes | None]],
+    timestamp_ms: int,
+    codec: Codec = Codec.NONE,
+    producer: Producer | None = None,
+) -> tuple[memoryview, BatchHeader]:
+    """Encode keys and values, all of one time, as one batch ready to append; give its header too.
+
+    With a producer the batch is part of its transaction.
+    """
+    payload = bytearray()
+    count = 0
+    for key, value in pairs:
+        body = bytearray(b"\0\0")  # no attributes, the batch's own timestamp
+        write_varint(body, count)
+        write_varint(body, len(key))
+        body += key
+        if value is None:
+            body.append(1)  # a length of -1: a tombstone
+        else:
+            write_varint(body, len(value))
+            body += value
+        body.append(0)  # no headers
+        write_varint(payload, len(body))
+        payload += body
+        count += 1
+    return put_head(payload, count, timestamp_ms, codec, producer)
+
+
 def put_head(
-    payload: Bytes, record_count: int, timestamp_ms: int, codec: Codec = Codec.NONE
+    payload: Bytes,
+    record_count: int,
+    timestamp_ms: int,
+    codec: Codec = Codec.NONE,
+    producer: Producer | None = None,
 ) -> tuple[memoryview, BatchHeader]:
     """Make a batch of records that are encoded already, all of one time and numbered from 0; give its header too."""
     packed: Bytes = compress(codec, payload) if codec else payload
     length = len(packed) + HEADER_SIZE - LOG_OVERHEAD
     last = record_count - 1
+    attributes = int(codec)
+    if producer is None:
+        producer = _NO_PRODUCER
+    else:
+        attributes |= TRANSACTIONAL
     batch = bytearray(HEADER_SIZE)
     batch += packed
     _HEADER.pack_into(
         batch, 0,
-        0, length, -1, MAGIC, 0, codec, last, timestamp_ms, timestamp_ms,
-        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, record_count,
+        0, length, -1, MAGIC, 0, attributes, last, timestamp_ms, timestamp_ms, *producer, record_count,
     )  # fmt: skip
     view = memoryview(batch)
     crc = crc32c(view[CRC_START:])
     _CRC.pack_into(batch, 17, crc)
     header = BatchHeader(
-        0, length, -1, MAGIC, crc, int(codec), last, timestamp_ms, timestamp_ms,
-        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, record_count,
+        0, length, -1, MAGIC, crc, attributes, last, timestamp_ms, timestamp_ms, *producer, record_count,
     )  # fmt: skip
     return view, header
 
