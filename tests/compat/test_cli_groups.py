@@ -399,6 +399,18 @@ def test_wrong_command_lines_say_what_is_missing(tool, group, topic):
     assert "no committed offset to start from" in said("-t", topic, "--shift-by", 1, code=1)
     bad = tool("group", "reset", group, "--from-file", "-", stdin=f"{topic},0\n", code=1)
     assert "line 1: 2 fields" in bad.said
+    bad = tool("group", "reset", group, "--from-file", "-", stdin=f"{topic},7,0\n", code=1)
+    assert f"topic {topic} has no partition 7" in bad.said
+
+
+def test_ids_cannot_rewrite_the_screen(tool, group, topic):
+    name = f"{group}\x1b[2J\nb"
+    commit(tool, name, (topic, 0, 4))
+    shown = rf"{group}\x1b[2J\nb"
+    assert f"{shown}  " in tool("group", "list").text
+    assert tool("group", "describe", name).text.startswith(f"{shown}  Empty")
+    assert name in [one["group"] for one in tool.json("group", "list")]
+    assert tool("group", "delete", name, "--yes").text == f"deleted group {shown}\n"
 
 
 # -- forgetting ------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.printable import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -30,9 +32,9 @@ class Failure(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Write the message to stderr, the hint on a line of its own."""
-        click.echo(f"error: {self.message}", err=True, file=file)
+        click.echo(f"error: {printable(self.message)}", err=True, file=file)
         if self.hint:
-            click.echo(f"       {self.hint}", err=True, file=file)
+            click.echo(f"       {printable(self.hint)}", err=True, file=file)
 
 
 # What to do next, by librdkafka's name of the error. {subject} is what the command was about.

@@ -28,6 +28,7 @@ from barnabas.cli.group_view import (
     missing_group,
 )
 from barnabas.cli.output import counted, emit, table
+from barnabas.cli.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,7 +139,7 @@ def _confirm(names: Sequence[str], yes: bool) -> None:
         if len(names) == 1
         else f"{counted(len(names), 'group')} ({', '.join(names)})"
     )
-    if not click.confirm(f"Delete {what} and all committed offsets?", err=True):
+    if not click.confirm(f"Delete {printable(what)} and all committed offsets?", err=True):
         raise Failure("nothing was deleted")
 
 
@@ -177,7 +178,7 @@ _SENTENCES = {
 def _report(connection: Connection, results: dict[str, str], problems: dict[str, Failure]) -> int:
     if connection.wants_table:
         for name, done in results.items():
-            click.echo(_SENTENCES[done].format(name))
+            click.echo(_SENTENCES[done].format(printable(name)))
     else:
         emit(
             [_outcome(name, done, None) for name, done in results.items()]

@@ -22,6 +22,7 @@ from barnabas.cli.group_view import (
     read_committed,
 )
 from barnabas.cli.output import counted, emit, table
+from barnabas.cli.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -124,7 +125,7 @@ def _partition(partition: PartitionLag, owner: MemberView | None) -> dict[str, A
 def _page(data: dict[str, Any], view: GroupView) -> str:
     facts = [view.state, *([f"{view.type} protocol"] if view.type else [])]
     facts.append(counted(len(view.members), "member"))
-    lines = [click.style(view.name, bold=True) + "  " + ", ".join(facts)]
+    lines = [click.style(printable(view.name), bold=True) + "  " + ", ".join(facts)]
     if view.coordinator:
         number, host, port = view.coordinator
         assignor = f", assignor {view.assignor}" if view.assignor else ""

@@ -24,6 +24,7 @@ from barnabas.cli.group_view import (
     read_committed,
 )
 from barnabas.cli.output import counted, emit, table
+from barnabas.cli.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -183,7 +184,7 @@ def _report(
         for entry, result in results:
             if result != "failed":
                 words = "would be removed; nothing was done (dry run)" if dry_run else "removed"
-                click.echo(f"{name}: {entry.place} offset {entry.offset} {words}")
+                click.echo(f"{printable(name)}: {entry.place} offset {entry.offset} {words}")
     else:
         listed = [
             {

@@ -41,6 +41,7 @@ from barnabas.cli.group_view import (
 )
 from barnabas.cli.output import counted, emit, table
 from barnabas.cli.position import EXAMPLES, At, Beginning, End, Since, parse_position
+from barnabas.cli.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -320,7 +321,7 @@ def _places(
                 f"group {request.group} has committed nothing",
                 "name topics with --topic TOPIC to give it its first offsets",
             )
-        _check_topics(connection, {place.topic for place in known})
+        _check_places(connection, sorted(known))
         return sorted(known)
     places = _scoped(connection, request.scopes)
     if isinstance(request.target, Listed):
@@ -330,28 +331,37 @@ def _places(
     return places
 
 
-def _check_topics(connection: Connection, topics: Iterable[str]) -> None:
-    _, errors = describe_topics(connection, sorted(topics))
-    for topic, error in errors.items():
-        raise missing_topic(connection, topic, error)
+def _check_places(connection: Connection, places: Iterable[Place]) -> None:
+    there = _partitions(connection, (place.topic for place in places))
+    for place in places:
+        _check_place(place, there[place.topic])
 
 
 def _scoped(connection: Connection, scopes: Iterable[Scope]) -> list[Place]:
-    found, errors = describe_topics(connection, list(dict.fromkeys(s.topic for s in scopes)))
-    for topic, error in errors.items():
-        raise missing_topic(connection, topic, error)
+    there = _partitions(connection, (scope.topic for scope in scopes))
     places: dict[Place, None] = {}
     for scope in scopes:
-        there = [partition.partition for partition in found[scope.topic].partitions]
-        chosen = there if scope.partitions is None else scope.partitions
-        for partition in chosen:
-            if partition not in there:
-                raise Failure(
-                    f"topic {scope.topic} has no partition {partition}",
-                    f"it has {counted(len(there), 'partition')}, counted from 0",
-                )
+        known = there[scope.topic]
+        for partition in known if scope.partitions is None else scope.partitions:
+            _check_place(Place(scope.topic, partition), known)
             places[Place(scope.topic, partition)] = None
     return sorted(places)
+
+
+def _partitions(connection: Connection, topics: Iterable[str]) -> dict[str, list[int]]:
+    """The partitions that each topic has; a Failure if one of the topics is not there."""
+    found, errors = describe_topics(connection, list(dict.fromkeys(topics)))
+    for topic, error in errors.items():
+        raise missing_topic(connection, topic, error)
+    return {topic: [one.partition for one in view.partitions] for topic, view in found.items()}
+
+
+def _check_place(place: Place, there: Sequence[int]) -> None:
+    if place.partition not in there:
+        raise Failure(
+            f"topic {place.topic} has no partition {place.partition}",
+            f"it has {counted(len(there), 'partition')}, counted from 0",
+        )
 
 
 def _ask_since(connection: Connection, target: Target, places: Iterable[Place]) -> dict[Place, int]:
@@ -374,7 +384,7 @@ _HEADINGS = ("TOPIC", "PARTITION", "BEFORE", "AFTER", "CHANGE", "LAG AFTER")
 
 def _show(plans: Mapping[str, Sequence[Move]], new: Sequence[str]) -> None:
     for position, (name, moves) in enumerate(plans.items()):
-        title = click.style(name, bold=True) + ("  (a new group)" if name in new else "")
+        title = click.style(printable(name), bold=True) + ("  (a new group)" if name in new else "")
         click.echo(("\n" if position else "") + title)
         noted = any(move.note for move in moves)
         headings = (*_HEADINGS, "NOTE") if noted else _HEADINGS
@@ -397,7 +407,7 @@ def _confirm(plans: Mapping[str, Sequence[Move]], yes: bool) -> None:
         return
     count = counted(sum(map(len, plans.values())), "offset")
     whose = f"group {next(iter(plans))}" if len(plans) == 1 else counted(len(plans), "group")
-    if not click.confirm(f"Move {count} of {whose}?", err=True):
+    if not click.confirm(f"Move {count} of {printable(whose)}?", err=True):
         raise Failure("nothing was changed")
 
 

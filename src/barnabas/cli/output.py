@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.failure import Failure
+from barnabas.cli.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,8 +45,8 @@ def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
-        return ",".join(str(item) for item in value) or "-"
-    return str(value)
+        return printable(",".join(str(item) for item in value)) or "-"
+    return printable(str(value))
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]], indent: str = "") -> str:

@@ -21,6 +21,12 @@ def test_none_and_truth_have_words():
     assert text.splitlines()[1:] == ["-  yes", "x  no"]
 
 
+def test_what_would_rewrite_the_screen_is_shown_instead():
+    rows = [("a\x1b[2Jb", ["c\n", "d"]), ("é …", "\x9b\u202eno\x00")]
+    lines = click.unstyle(table(("A", "B"), rows)).splitlines()
+    assert lines[1:] == [r"a\x1b[2Jb  c\n,d", r"é …        \x9b\u202eno\x00"]
+
+
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_json_and_yaml_carry_the_same(output, capsys):
     data = [{"topic": "é", "n": 1, "none": None, "text": "123"}]
