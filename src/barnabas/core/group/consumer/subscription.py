@@ -10,6 +10,7 @@ in the name, whatever the pattern.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
@@ -26,10 +27,14 @@ if TYPE_CHECKING:
 
 #: What one compiled pattern may take; keeps `(x{1000}){1000}` and the like from being stored and tried on each topic.
 PATTERN_MEMORY_BYTES_MAX: Final = 1 << 20
+#: Text that is quoted whole, or one escape. Java's RE2 has no `\C`, which would match half a character.
+_ESCAPES: Final = re.compile(r"\\Q.*?(?:\\E|$)|\\(.)", re.DOTALL)
 
 
 def compile_pattern(regex: str) -> Any:  # noqa: ANN401 - the binding has no types
     """Compile a regular expression, or refuse it."""
+    if any(found[1] == "C" for found in _ESCAPES.finditer(regex)):
+        raise _refused(regex, r"invalid escape sequence: \C")
     options = re2.Options()
     options.log_errors = False
     options.max_mem = PATTERN_MEMORY_BYTES_MAX
@@ -38,10 +43,14 @@ def compile_pattern(regex: str) -> Any:  # noqa: ANN401 - the binding has no typ
     except (re2.error, UnicodeEncodeError) as error:
         reason = error.args[0] if error.args else "it cannot be compiled"
         reason = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
-        raise RefusedError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}.",
-        ) from None
+        raise _refused(regex, reason) from None
+
+
+def _refused(regex: str, reason: str) -> RefusedError:
+    return RefusedError(
+        ErrorCode.INVALID_REGULAR_EXPRESSION,
+        f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}.",
+    )
 
 
 def resolve_patterns(

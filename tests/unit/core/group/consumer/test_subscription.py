@@ -37,6 +37,20 @@ def test_what_is_no_regular_expression_or_too_much_of_one_is_refused(regex, capf
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.parametrize("regex", [r"\C", r"a\\\C", r"\Qa\E\C"])
+def test_no_pattern_matches_half_a_character(regex):
+    with pytest.raises(RefusedError) as refusal:
+        compile_pattern(regex)
+    assert refusal.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+@pytest.mark.parametrize(
+    ("regex", "name"), [(r"\\C", r"\C"), (r"\Q\C\E", r"\C"), (r"\Q\C", r"\C"), ("C", "C")]
+)
+def test_the_letter_alone_is_fine(regex, name):
+    assert compile_pattern(regex).fullmatch(name)
+
+
 def test_a_pattern_that_blows_up_elsewhere_does_not_here():
     matches = compile_pattern("(a+)+b").fullmatch
     assert matches("a" * 240) is None
