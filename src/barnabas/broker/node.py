@@ -161,7 +161,8 @@ class Node:
             self.metrics.failures += 1
             call.link.close()
         else:
-            call.link.reply(parts)
+            if parts is not None:
+                call.link.reply(parts)
 
     def hosted(self, topic: str, index: int) -> Replica | ErrorCode:
         """Find a replica that can be used, or the error to answer with."""

@@ -1,15 +1,16 @@
 """The partitions that this broker hosts: each a log with the rules of its partition.
 
 Joins `storage.log` (bytes) with `core.partition` (rules) and tells those who wait for bytes. Decides
-nothing about requests. A replica whose disk failed stays in the table and answers KAFKA_STORAGE_ERROR.
+nothing about requests. A replica whose disk failed stays in the table and answers KAFKA_STORAGE_ERROR; with it, all
+others of its directory.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.disk_failures import is_of_directory, is_passing
 from barnabas.broker.metrics import TopicMetrics
 from barnabas.core.epochs import EpochEntry, LeaderEpochs
 from barnabas.core.waiting import Waiting
@@ -18,7 +19,7 @@ from barnabas.model.ids import TopicPartition
 from barnabas.wire.batch import LOG_OVERHEAD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from barnabas.broker.metrics import Metrics
     from barnabas.broker.tasks import Done
@@ -34,12 +35,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+def stable_key(topic: str, index: int) -> tuple[str, int, str]:
+    """Name what readers of committed records wait for."""
+    return topic, index, "stable"
+
+
 class Replica:
     """One hosted partition."""
 
     __slots__ = (
-        "_background", "_clock", "_flush_running", "_flush_waiters", "_waiting", "config", "directory", "key",
-        "log", "metrics", "offline", "state", "topic",
+        "_background", "_clock", "_flush_running", "_flush_waiters", "_on_failure", "_stable_key", "_told_stable_offset",
+        "_undecided_bytes", "_waiting", "config", "directory", "key", "log", "metrics", "offline", "state", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -58,10 +64,22 @@ class Replica:
         self._waiting: Waiting[Any] | None = None
         self._background: Background | None = None
         self._clock: Clock | None = None
+        self._on_failure: Callable[[LogDirectory, OSError], None] | None = None
         self.metrics = TopicMetrics()
+        self._stable_key = stable_key(*self.key)
+        self._told_stable_offset = self.last_stable_offset
+        #: Bytes that came since everything was decided: at most so many become readable by a marker.
+        self._undecided_bytes = 0
 
-    def attach(self, waiting: Waiting[Any], world: World, metrics: TopicMetrics) -> None:
-        """Join the node: whom to tell of new bytes, where fsync runs, what counts."""
+    def attach(
+        self,
+        waiting: Waiting[Any],
+        world: World,
+        metrics: TopicMetrics,
+        on_failure: Callable[[LogDirectory, OSError], None],
+    ) -> None:
+        """Join the node: whom to tell of new bytes, where fsync runs, what counts, whom to tell of a failed disk."""
+        self._on_failure = on_failure
         self._waiting = waiting
         self._background = world.background
         self._clock = world.clock
@@ -84,8 +102,7 @@ class Replica:
             self.on_disk_error(problem, "append")
             return ErrorCode.KAFKA_STORAGE_ERROR
         if state.on_end_offset(state.broker_id, log_.log_end_offset):
-            assert self._waiting is not None
-            self._waiting.on_bytes(self.key, header.batch_length + LOG_OVERHEAD)
+            self._on_readable(header.batch_length + LOG_OVERHEAD)
         if flush_due:
             self.flush_in_background()
         return base_offset
@@ -106,7 +123,6 @@ class Replica:
         if code:
             return code
         assert self._clock is not None
-        assert self._waiting is not None
         size_before = log_.size_bytes
         try:
             _base, _last, flush_due = log_.append_marker(
@@ -116,10 +132,28 @@ class Replica:
             self.on_disk_error(problem, "append")
             return ErrorCode.KAFKA_STORAGE_ERROR
         if state.on_end_offset(state.broker_id, log_.log_end_offset):
-            self._waiting.on_bytes(self.key, log_.size_bytes - size_before)
+            self._on_readable(log_.size_bytes - size_before)
         if flush_due:
             self.flush_in_background()
         return ErrorCode.NONE
+
+    def _on_readable(self, size_bytes: int) -> None:
+        """Tell those who wait for bytes, and those who wait for committed ones once they are."""
+        assert self._waiting is not None
+        self._waiting.on_bytes(self.key, size_bytes)
+        self._undecided_bytes += size_bytes
+        stable_offset = self.last_stable_offset
+        if stable_offset != self._told_stable_offset:
+            self._told_stable_offset = stable_offset
+            self._waiting.on_bytes(self._stable_key, self._undecided_bytes)
+            if stable_offset == self.state.high_watermark:
+                self._undecided_bytes = 0
+
+    def wake_readers(self) -> None:
+        """Let everybody who waits for bytes look again: what they wait on has changed."""
+        assert self._waiting is not None
+        self._waiting.on_change(self.key)
+        self._waiting.on_change(self._stable_key)
 
     def append_run(
         self, run: list[tuple[memoryview, BatchHeader]], now_ms: int
@@ -136,8 +170,7 @@ class Replica:
         if base_offset is None:
             return [self.append(batch, header, now_ms) for batch, header in run]
         if state.on_end_offset(state.broker_id, log_.log_end_offset):
-            assert self._waiting is not None
-            self._waiting.on_bytes(self.key, sum(len(batch) for batch, _ in run))
+            self._on_readable(sum(len(batch) for batch, _ in run))
         offsets: list[int | ErrorCode] = []
         for _, header in run:
             offsets.append(base_offset)
@@ -145,13 +178,17 @@ class Replica:
         return offsets
 
     def on_disk_error(self, problem: OSError, doing: str) -> None:
-        """Take the replica offline, unless the disk is merely full: that passes."""
-        if problem.errno in (errno.ENOSPC, errno.EDQUOT) and not self.log.is_broken:
-            log.error("%s: no room to %s: %s", self.key, doing, problem)
+        """Take offline what the error speaks of: see `disk_failures`."""
+        if self.offline:
             return
-        if not self.offline:
-            log.critical("%s: offline, cannot %s: %s", self.key, doing, problem)
+        if is_passing(problem) and not self.log.is_broken:
+            log.error("%s: cannot %s for now: %s", self.key, doing, problem)
+            return
+        log.critical("%s: offline, cannot %s: %s", self.key, doing, problem)
         self.offline = True
+        if is_of_directory(problem):
+            assert self._on_failure is not None
+            self._on_failure(self.directory, problem)
 
     @property
     def is_flushing(self) -> bool:
@@ -174,8 +211,9 @@ class Replica:
         waiters, self._flush_waiters = self._flush_waiters, []
         assert self._clock is not None
         now_ms = self._clock.now_ms()
+        log_ = self.log  # by the time it is flushed the replica may have moved to another
         try:
-            job = self.log.plan_flush(now_ms, everything=bool(waiters))
+            job = log_.plan_flush(now_ms, everything=bool(waiters))
         except OSError as problem:
             self._end_flush(waiters, problem)
             return
@@ -185,7 +223,7 @@ class Replica:
             self._flush_running = False
             try:
                 if job is not None:
-                    self.log.on_flushed(job)
+                    log_.on_flushed(job)
             except OSError as problem:
                 error = problem
             self._end_flush(waiters, error)
@@ -238,10 +276,26 @@ class Replicas:
     def add(self, replica: Replica) -> None:
         """Host one more."""
         topic = replica.key.topic
-        replica.attach(self.waiting, self._world, self._metrics.by_topic[topic])
+        replica.attach(self.waiting, self._world, self._metrics.by_topic[topic], self.take_offline)
+        # Its directory may have failed while it was being opened.
+        replica.offline = replica.offline or not replica.directory.is_online
         partitions = self._by_topic.setdefault(topic, {})
         assert replica.key.partition not in partitions, f"{replica.key} is hosted already"
         partitions[replica.key.partition] = replica
+
+    def take_offline(self, directory: LogDirectory, problem: OSError) -> None:
+        """Give a directory up until the next start: nobody reads or writes there any more."""
+        if not directory.is_online:
+            return
+        directory.failure = problem
+        lost = [replica for replica in self if replica.directory is directory]
+        for replica in lost:
+            replica.offline = True
+            replica.wake_readers()
+        log.critical(
+            "log directory %s is offline until the next start, with %d partitions: %s",
+            directory.path, len(lost), problem,
+        )  # fmt: skip
 
     def drop_topic(self, topic: str) -> list[Replica]:
         """Stop hosting a topic; those who wait on it are woken and find it gone."""
@@ -249,5 +303,5 @@ class Replicas:
         self._metrics.by_topic.pop(topic, None)
         for replica in dropped:
             replica.offline = True  # whoever still holds it finds nothing to write to
-            self.waiting.on_change(replica.key)
+            replica.wake_readers()
         return dropped

@@ -27,7 +27,7 @@ def release_waiting(node: Node) -> None:
     node.stopping = True
     node.coordinators.stop()
     for replica in node.replicas:
-        node.replicas.waiting.on_change(replica.key)
+        replica.wake_readers()
 
 
 def stop(node: Node) -> Task[None]:

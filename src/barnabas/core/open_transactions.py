@@ -57,8 +57,9 @@ class OpenTransactions:
 
     def first_unstable(self, high_watermark: int) -> int:
         """Return the first offset that readers of committed records must not see: at most the high watermark."""
-        if self._unreplicated:
-            self._forget_replicated(high_watermark)
+        if not self._open and not self._unreplicated:
+            return high_watermark
+        self._forget_replicated(high_watermark)
         first = min(self._unreplicated, default=high_watermark)
         if self._open:
             first = min(first, next(iter(self._open)))

@@ -10,6 +10,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.replicas import stable_key
 from barnabas.core.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
 from barnabas.core.waiting import Waiter
 from barnabas.model.errors import ErrorCode, KafkaError
@@ -24,7 +25,7 @@ from barnabas.wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from barnabas.broker.call import Call
     from barnabas.broker.replicas import Replica
@@ -88,16 +89,26 @@ def _replica_id(request: FetchRequest) -> int:
 class _Reading:
     """What was found for one partition."""
 
-    __slots__ = ("error_code", "high_watermark", "log_start_offset", "records", "wanted")
+    __slots__ = (
+        "aborted", "error_code", "high_watermark", "last_stable_offset", "log_start_offset", "records", "wanted",
+    )  # fmt: skip
 
     def __init__(
-        self, wanted: Wanted, error_code: int, high_watermark: int, log_start_offset: int
+        self,
+        wanted: Wanted,
+        error_code: int,
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
     ) -> None:
         self.wanted = wanted
         self.error_code = error_code
         self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
         self.log_start_offset = log_start_offset
         self.records: FileSlice | bytes = b""
+        #: Producer id and first offset of each transaction that a reader of committed records must leave out.
+        self.aborted: Sequence[tuple[int, int]] = ()
 
     def has_news(self) -> bool:
         """Tell whether an incremental answer must name this partition, and remember what it says."""
@@ -121,16 +132,15 @@ class _Answer:
     def encode(self, version: int) -> list[Any]:
         """Give the answer's bytes and file slices, without its header."""
         writer = FetchWriter(version, len(self._topics), session_id=self._session_id)
-        aborted = () if self._shows_aborted else None
         for readings in self._topics.values():
             wanted = readings[0].wanted
             writer.topic(wanted.topic, wanted.topic_id, len(readings))
             for reading in readings:
-                high_watermark, code = reading.high_watermark, reading.error_code
+                code = reading.error_code
                 writer.partition(
                     reading.wanted.partition, code,
-                    high_watermark, high_watermark, reading.log_start_offset,
-                    reading.records, None if code else aborted,
+                    reading.high_watermark, reading.last_stable_offset, reading.log_start_offset,
+                    reading.records, reading.aborted if self._shows_aborted and not code else None,
                 )  # fmt: skip
         return writer.finish()
 
@@ -139,11 +149,14 @@ class _Fetch:
     """One fetch under way: what is wanted, what has been found."""
 
     __slots__ = (
-        "_bytes", "_failed", "_readings", "_session", "_timer", "_waiter", "_wanted", "call", "cold", "incremental",
+        "_bytes", "_committed_only", "_deadline_ms", "_failed", "_readings", "_session", "_timer", "_waiter", "_wanted",
+        "call", "cold", "incremental",
     )  # fmt: skip
 
     def __init__(self, call: Call) -> None:
         self.call = call
+        self._committed_only = bool(call.request.isolation_level)
+        self._deadline_ms: int | None = None
         self.cold: list[tuple[Replica, Wanted]] = []
         self._readings: list[_Reading] = []
         self._bytes = 0
@@ -235,58 +248,68 @@ class _Fetch:
     def _read_one(self, wanted: Wanted, room: int, nowait: bool) -> _Reading:
         replica = self._find(wanted)
         if isinstance(replica, ErrorCode):
-            return _Reading(wanted, replica, -1, -1)
+            return _Reading(wanted, replica)
         log, state = replica.log, replica.state
         code = state.decide_epoch(wanted.current_leader_epoch)
         if code:
-            return _Reading(wanted, code, -1, -1)
-        offset, bound = wanted.fetch_offset, state.high_watermark
+            return _Reading(wanted, code)
+        offset, stable_offset = wanted.fetch_offset, replica.last_stable_offset
         if not log.log_start_offset <= offset <= log.log_end_offset:
-            return _Reading(wanted, ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1)
-        reading = _Reading(wanted, ErrorCode.NONE, bound, log.log_start_offset)
-        if offset < bound:
-            found = self._find_bytes(replica, wanted, room, nowait)
-            if isinstance(found, ErrorCode):
-                return _Reading(wanted, found, -1, -1)
-            reading.records = found
+            return _Reading(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+        reading = _Reading(
+            wanted, ErrorCode.NONE, state.high_watermark, stable_offset, log.log_start_offset
+        )
+        if offset < (stable_offset if self._committed_only else state.high_watermark):
+            code = self._find_bytes(replica, reading, room, nowait)
+            if code:
+                return _Reading(wanted, code)
         return reading
 
     def _find_bytes(
-        self, replica: Replica, wanted: Wanted, room: int, nowait: bool
-    ) -> FileSlice | bytes | ErrorCode:
+        self, replica: Replica, reading: _Reading, room: int, nowait: bool
+    ) -> ErrorCode:
+        wanted = reading.wanted
         try:
-            return self._slice(replica, wanted, room, nowait) or b""
+            found = self._slice(replica, reading, room, nowait)
+            if found is not None:
+                reading.records = found
+                if self._committed_only:
+                    reading.aborted = [
+                        (one.producer_id, one.first_offset)
+                        for one in replica.log.aborted_transactions(
+                            wanted.fetch_offset, found, nowait=nowait
+                        )
+                    ]
+        except WouldBlock:
+            reading.records = b""
+            self.cold.append((replica, wanted))
         except OSError as problem:
             replica.on_disk_error(problem, "read")
             return ErrorCode.KAFKA_STORAGE_ERROR
         except BatchError as problem:
             logger.error("%s is damaged at %d: %s", replica.key, wanted.fetch_offset, problem)
             return ErrorCode.CORRUPT_MESSAGE
+        return ErrorCode.NONE
 
     def _slice(
-        self,
-        replica: Replica,
-        wanted: Wanted,
-        room: int,
-        nowait: bool,
+        self, replica: Replica, reading: _Reading, room: int, nowait: bool
     ) -> FileSlice | None:
+        wanted = reading.wanted
         # The first partition with bytes gets a whole batch even if that is over the limit, so that a
         # consumer always makes progress (KIP-74).
         first = self._bytes == 0 and not self.cold
         limit = min(wanted.max_bytes, room)
         if limit <= 0 and not first:
             return None
-        try:
-            return replica.log.read(
-                wanted.fetch_offset,
-                limit,
-                end_offset=replica.state.high_watermark,
-                min_one=first,
-                nowait=nowait,
-            )
-        except WouldBlock:
-            self.cold.append((replica, wanted))
-            return None
+        return replica.log.read(
+            wanted.fetch_offset,
+            limit,
+            end_offset=reading.last_stable_offset
+            if self._committed_only
+            else reading.high_watermark,
+            min_one=first,
+            nowait=nowait,
+        )
 
     def _find(self, wanted: Wanted) -> Replica | ErrorCode:
         node = self.call.node
@@ -302,8 +325,12 @@ class _Fetch:
         request = self.call.request
         for replica, wanted in self.cold:
             room = min(wanted.max_bytes, request.max_bytes)
-            end = replica.state.high_watermark
-            job = _warming_job(replica, wanted.fetch_offset, room, end)
+            end = (
+                replica.last_stable_offset if self._committed_only else replica.state.high_watermark
+            )
+            job = _warming_job(
+                replica, wanted.fetch_offset, room, end, committed_only=self._committed_only
+            )
             try:
                 yield partial(self.call.node.world.background.run, job)
             except OSError as problem:
@@ -316,22 +343,41 @@ class _Fetch:
     def wait(self) -> None:
         """Wait for bytes on any partition, or for the time the client gave."""
         node, request = self.call.node, self.call.request
-        keys = [(wanted.topic, wanted.partition) for wanted in self._wanted]
+        keys: list[Hashable] = [
+            stable_key(wanted.topic, wanted.partition)
+            if self._committed_only
+            else (wanted.topic, wanted.partition)
+            for wanted in self._wanted
+        ]
         self._waiter = Waiter(self, keys, request.min_bytes - self._bytes)
         node.replicas.waiting.add(self._waiter)
         node.waiters[self.call.link] = self._waiter
-        deadline_ms = node.world.clock.monotonic_ms() + request.max_wait_ms
-        self._timer = node.world.timers.call_at(deadline_ms, self._on_deadline)
+        if self._deadline_ms is None:
+            self._deadline_ms = node.world.clock.monotonic_ms() + request.max_wait_ms
+        self._timer = node.world.timers.call_at(self._deadline_ms, self._on_deadline)
 
     def _on_deadline(self) -> None:
         node = self.call.node
         if node.replicas.waiting.remove(self._waiter):
             node.complete(self._waiter)
 
-    def answer(self) -> list[Any]:
-        """Read again and encode the reply: enough bytes came, or the time is over."""
+    def answer(self) -> list[Any] | None:
+        """Read again and encode the reply: enough bytes came, or the time is over.
+
+        None to wait on: of what came, too little may be seen yet by a reader of committed records.
+        """
         self._timer.cancel()
         self.read(nowait=False)  # what just came is in memory
+        node = self.call.node
+        assert self._deadline_ms is not None
+        if (
+            self._committed_only
+            and not self.is_enough
+            and not node.stopping
+            and node.world.clock.monotonic_ms() < self._deadline_ms
+        ):
+            self.wait()
+            return None
         return self.call.encode(self.response())
 
     def abandon(self) -> None:
@@ -355,14 +401,18 @@ class _Fetch:
         return _Answer(
             NO_SESSION if session is None else session.id,
             answered,
-            shows_aborted=bool(self.call.request.isolation_level),
+            shows_aborted=self._committed_only,
         )
 
 
-def _warming_job(replica: Replica, offset: int, room: int, end_offset: int) -> Any:  # noqa: ANN401
+def _warming_job(
+    replica: Replica, offset: int, room: int, end_offset: int, *, committed_only: bool
+) -> Any:  # noqa: ANN401
     def warm() -> None:
         found = replica.log.read(offset, room, end_offset=end_offset, min_one=True, nowait=False)
         if found is not None:
             found.read()
+            if committed_only:
+                replica.log.aborted_transactions(offset, found, nowait=False)
 
     return warm

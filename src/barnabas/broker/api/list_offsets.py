@@ -96,10 +96,12 @@ def _look_up(
     code = _decide(call.version, replica, asked)
     if code:
         return _failed(asked.partition_index, code)
+    committed_only = bool(call.request.isolation_level)
+    bound = replica.last_stable_offset if committed_only else replica.state.high_watermark
     if asked.timestamp < 0 and asked.timestamp != MAX_TIMESTAMP:
-        return _found(asked.partition_index, _special(replica, asked.timestamp))
+        return _found(asked.partition_index, _special(replica, asked.timestamp, bound))
     try:
-        job = _search(replica, asked.timestamp)
+        job = _search(replica, asked.timestamp, bound)
         found = yield lambda done: call.node.world.background.run(job, done)
     except OSError as problem:
         replica.on_disk_error(problem, "read")
@@ -116,19 +118,19 @@ def _decide(version: int, replica: Replica, asked: ListOffsetsPartition) -> Erro
     return replica.state.decide_epoch(asked.current_leader_epoch)
 
 
-def _special(replica: Replica, timestamp: int) -> tuple[int, int, int]:
+def _special(replica: Replica, timestamp: int, bound: int) -> tuple[int, int, int]:
     """Answer what needs no look at the disk: (timestamp, offset, leader epoch)."""
     partition_log, state = replica.log, replica.state
     if timestamp == LATEST:
-        return -1, state.high_watermark, state.leader_epoch
+        return -1, bound, state.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start_offset = partition_log.log_start_offset
         return -1, start_offset, replica.leader_epochs.epoch_at(start_offset)
     return _NOTHING  # nothing has left this disk
 
 
-def _search(replica: Replica, timestamp: int) -> Callable[[], tuple[int, int, int]]:
-    partition_log, bound = replica.log, replica.state.high_watermark
+def _search(replica: Replica, timestamp: int, bound: int) -> Callable[[], tuple[int, int, int]]:
+    partition_log = replica.log
 
     def search() -> tuple[int, int, int]:
         if timestamp == MAX_TIMESTAMP:
