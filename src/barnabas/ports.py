@@ -74,6 +74,9 @@ class File(Protocol):
     def size(self) -> int:
         """Bytes in the file now."""
 
+    def modified_ms(self) -> int:
+        """When it was last written, in milliseconds since 1970."""
+
     def read(self, position: int, size: int) -> bytes:
         """Read up to `size` bytes; fewer only at the end of the file."""
 

@@ -34,12 +34,18 @@ def _remove_later(
         return
 
     def job() -> None:
+        problems = []
         for path in paths:
-            remove(path)
+            try:
+                remove(path)
+            except OSError as problem:
+                problems.append(problem)
+        if problems:
+            raise problems[0]
 
     def done(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
         if problem is not None:
-            log.error("cannot remove %s and %d more: %s", paths[0], len(paths) - 1, problem)
+            log.error("not all of %d files or folders could be removed: %s", len(paths), problem)
 
     world.timers.call_at(
         world.clock.monotonic_ms() + delay_ms, lambda: world.background.run(job, done)

@@ -1,4 +1,4 @@
-"""What a node does by the clock: checkpoints, flushes by time, forgetting idle producers, opening missing logs again, compaction.
+"""What a node does by the clock: checkpoints, flushes by time, forgetting idle producers, opening missing logs again, retention, compaction.
 
 Each job books itself again when it has ended, so a slow disk makes it rarer, never a queue.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import checkpointing, missing_logs
 from barnabas.broker.compaction import Compaction
+from barnabas.broker.retention import Retention
 from barnabas.broker.tasks import drive
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Upkeep:
         self._node = node
         self._stopped = False
         self.compaction = Compaction(node)
+        self._retention = Retention(node)
 
     def start(self) -> None:
         """Book the first round of each job."""
@@ -49,6 +51,7 @@ class Upkeep:
         self._book(FLUSH_CHECK_MS, self._flush_due)
         self._book(self._expiry_ms, self._forget_producers)
         self._book(OPEN_AGAIN_MS, self._open_missing_logs)
+        self._book(config.get_int("log.initial.task.delay.ms"), self._drop_old_segments)
         self.compaction.start()
 
     def stop(self) -> None:
@@ -93,3 +96,13 @@ class Upkeep:
             self._book(OPEN_AGAIN_MS, self._open_missing_logs)
 
         drive(missing_logs.open_again(self._node), tried)
+
+    def _drop_old_segments(self) -> None:
+        interval_ms = self._node.config.get_int("log.retention.check.interval.ms")
+
+        def dropped(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+            if problem is not None:
+                log.error("cannot look for old segments", exc_info=problem)
+            self._book(interval_ms, self._drop_old_segments)
+
+        drive(self._retention.run(), dropped)

@@ -75,6 +75,14 @@ class RealFile:
         finally:
             self._unpin()
 
+    def modified_ms(self) -> int:
+        """When it was last written, in milliseconds since 1970."""
+        self._pins.append(None)
+        try:
+            return os.fstat(self._descriptor()).st_mtime_ns // 1_000_000
+        finally:
+            self._unpin()
+
     def read(self, position: int, size: int) -> bytes:
         """Read up to `size` bytes; fewer only at the end of the file."""
         self._pins.append(None)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from typing_extensions import Buffer
 
@@ -43,9 +43,10 @@ _NameChange: TypeAlias = tuple["str | None", "str | None", "_Content | _Folder"]
 class _Content:
     """The bytes of a file: as the process sees them, as the medium has them, and what lies between."""
 
-    __slots__ = ("changes", "cold", "data", "durable")
+    __slots__ = ("changes", "cold", "data", "durable", "modified_ms")
 
     def __init__(self, data: bytes = b"") -> None:
+        self.modified_ms = 0
         self.data = bytearray(data)
         self.durable = bytearray(data)
         self.changes: list[_Change] = []
@@ -112,6 +113,10 @@ class SimFile:
     def size(self) -> int:
         """Bytes in the file now."""
         return len(self._enter().data)
+
+    def modified_ms(self) -> int:
+        """When it was last written to, by the clock that the disk was given."""
+        return self._enter().modified_ms
 
     def read(self, position: int, size: int) -> bytes:
         """Read up to `size` bytes; fewer only at the end of the file."""
@@ -193,6 +198,8 @@ class SimDisk:
         self.used_bytes = 0
         #: How many File and Disk methods were called so far.
         self.calls = 0
+        #: The clock that dates what is written.
+        self.now_ms: Callable[[], int] = lambda: 0
         #: Counts crashes: files opened in an earlier life are dead.
         self.life = 0
         self._root = _Folder()
@@ -292,6 +299,7 @@ class SimDisk:
         if size:
             before = len(content.data)
             content.apply((position, data[:size]))
+            content.modified_ms = self.now_ms()
             self.used_bytes += len(content.data) - before
 
     # Disk
@@ -363,13 +371,13 @@ class SimDisk:
         self._move_files(old, new)
 
     def remove(self, path: str) -> None:
-        """Remove a file; fine if it is not there."""
+        """Remove a file; fine if it is not there, or its folder is not."""
         self.count_call(path)
-        folder, name = self._folder_of(path)
-        child = folder.names.get(name)
+        child = self._look_up(path)
         if isinstance(child, _Folder):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if child is not None:
+            folder, name = self._folder_of(path)
             self._drop_file(path, child)
             folder.apply((name, None, child))
 

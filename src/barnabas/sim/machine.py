@@ -105,6 +105,7 @@ class Machine:
         self.scheduler = scheduler
         self.clock = SimClock(scheduler)
         self.disk = MachineDisk(scheduler.chance("disk"))
+        self.disk.now_ms = self.clock.now_ms
         self.store = SimStore()
         self.watcher: Watcher | None = None
         self.node: Node | None = None

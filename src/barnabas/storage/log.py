@@ -21,10 +21,11 @@ from errno import EIO
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.core.epochs import LeaderEpochs
+from barnabas.storage.drop import DropJob
 from barnabas.storage.flush import FlushJob, FlushPoint
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from barnabas.storage.log_reader import LogReader, base_offset_of
-from barnabas.storage.names import DELETED, LEADER_EPOCHS, SEGMENT_FILES, file_name
+from barnabas.storage.names import LEADER_EPOCHS, SEGMENT_FILES, file_name
 from barnabas.storage.recovery import LogLeft, RecoveryReport, load, write_epochs
 from barnabas.storage.replay import index_entry
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment, remove_files
@@ -425,12 +426,13 @@ class Log(LogReader):
     # Dropping from the start
 
     def advance_log_start(self, offset: int) -> list[str]:
-        """Let the log start here and drop the segments wholly before it (DeleteRecords).
+        """Let the log start here and drop the segments wholly before it. Blocks.
 
         Return the files put aside, for removal after file.delete.delay.ms.
         """
         self.move_log_start(offset)
-        return self.drop_segments_before_start()
+        job = self.plan_drop()
+        return job.run() if job is not None else []
 
     def move_log_start(self, offset: int) -> None:
         """Let the log start here, in memory; the caller has checked that it is not above the high watermark."""
@@ -438,10 +440,11 @@ class Log(LogReader):
         assert offset <= self.log_end_offset
         self.log_start_offset = max(self.log_start_offset, offset)
 
-    def drop_segments_before_start(self) -> list[str]:
-        """Put the files of segments wholly before the log's start aside; the active one stays.
+    def plan_drop(self) -> DropJob | None:
+        """Take segments wholly before the log's start out of it; the job that puts their files aside, None if there are none.
 
-        The new start must be on disk before: after a crash, some of the files may be there and others not.
+        The active one stays. The new start must be on disk before the job runs, on a background thread: after a crash,
+        some of the files may be there and others not.
         """
         self._check_usable()
         if self.epochs.truncate_from_start(self.log_start_offset):
@@ -457,17 +460,13 @@ class Log(LogReader):
             self._segments = tuple(rest)
             self._names_changes += 1
             segment.dropped = True
-            paths += self._put_aside(segment)
-        return paths
+            paths += self._paths_of(segment.base_offset)
+        return DropJob(self._disk, paths) if paths else None
 
-    def _put_aside(self, segment: Segment) -> list[str]:
-        paths = []
-        for suffix in SEGMENT_FILES:
-            path = f"{self.directory}/{file_name(segment.base_offset, suffix)}"
-            if self._disk.exists(path):
-                self._disk.rename(path, path + DELETED)
-                paths.append(path + DELETED)
-        snapshot = self._snapshots.rename_for_delete(segment.base_offset)
+    def _paths_of(self, base_offset: int) -> list[str]:
+        """Name the files that go with a segment."""
+        paths = [f"{self.directory}/{file_name(base_offset, suffix)}" for suffix in SEGMENT_FILES]
+        snapshot = self._snapshots.forget(base_offset)
         return [*paths, snapshot] if snapshot else paths
 
     # Replacing by compaction

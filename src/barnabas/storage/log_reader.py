@@ -204,6 +204,11 @@ class LogReader:
         return len(self._segments)
 
     @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All of them, in order; the last one is the active one."""
+        return self._segments
+
+    @property
     def closed_segments(self) -> tuple[Segment, ...]:
         """The segments before the active one: what they hold never changes."""
         return self._segments[:-1]

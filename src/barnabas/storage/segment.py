@@ -122,6 +122,11 @@ class Segment:
         aborted = TransactionIndex(disk, f"{directory}/{file_name(base_offset, TXN_INDEX)}")
         return cls(base_offset, (log, offsets, times), aborted, now_ms, jitter_ms)
 
+    def largest_timestamp(self) -> int:
+        """Return the largest timestamp of its records; if they have none, when the file was last written, as in Kafka."""
+        timestamp = self.largest[0]
+        return timestamp if timestamp >= 0 else self.log.modified_ms()
+
     # Adding
 
     def add_index_entries(self, last_offset: int, position: int) -> None:

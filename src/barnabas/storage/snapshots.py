@@ -91,13 +91,19 @@ class Snapshots:
         return before != self._offsets
 
     def rename_for_delete(self, offset: int) -> str | None:
-        """Put the one at a dropped segment's start aside; return its new path, None if there is none."""
-        if offset not in self._offsets:
+        """Put the one at a replaced segment's start aside; return its new path, None if there is none."""
+        path = self.forget(offset)
+        if path is None:
             return None
-        path = self._path(offset)
-        self._offsets = [known for known in self._offsets if known != offset]
         self._disk.rename(path, path + DELETED)
         return path + DELETED
+
+    def forget(self, offset: int) -> str | None:
+        """Leave the one at a dropped segment's start to whoever removes it; return its path, None if there is none."""
+        if offset not in self._offsets:
+            return None
+        self._offsets = [known for known in self._offsets if known != offset]
+        return self._path(offset)
 
     def _path(self, offset: int) -> str:
         return f"{self.directory}/{file_name(offset, SNAPSHOT)}"

@@ -36,6 +36,12 @@ def descriptors_below(folder: Path) -> int:
 on_linux = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
 
 
+def test_a_file_knows_when_it_was_written(disk: RealDisk, tmp_path: Path) -> None:
+    file = disk.open(f"{tmp_path}/a", create=True)
+    os.utime(f"{tmp_path}/a", ns=(0, 1_234_567_000_000))
+    assert file.modified_ms() == 1_234_567
+
+
 def test_write_and_read_back(disk: RealDisk, tmp_path: Path) -> None:
     file = disk.open(f"{tmp_path}/a", create=True)
     file.write(0, [b"hello ", memoryview(bytearray(b"world"))])

@@ -125,6 +125,20 @@ def test_files_follow_renames(disk: SimDisk) -> None:
     assert disk.open("/d/new/c") is file
 
 
+def test_a_file_knows_when_it_was_written(disk: SimDisk) -> None:
+    file = disk.open("/d/a", create=True)
+    disk.now_ms = lambda: 5
+    file.write(0, [b"a"])
+    disk.now_ms = lambda: 7
+    assert file.read(0, 1) == b"a"
+    assert file.modified_ms() == 5
+
+
+def test_removing_what_is_not_there_is_fine(disk: SimDisk) -> None:
+    disk.remove("/d/nothing")
+    disk.remove("/nowhere/nothing")
+
+
 def test_removed_or_replaced_file_is_dead(disk: SimDisk) -> None:
     first, second, third = (disk.open(f"/d/{name}", create=True) for name in "abc")
     disk.rename("/d/b", "/d/a")

@@ -575,7 +575,7 @@ def test_segments_are_not_dropped_while_they_are_being_replaced():
     assert log.advance_log_start(log.log_end_offset) == []
     job.run()
     assert log.on_swapped(job)
-    assert log.drop_segments_before_start()
+    assert log.plan_drop().run()
     assert log.segment_count == 1
 
 

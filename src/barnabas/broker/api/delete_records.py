@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker import checkpointing
-from barnabas.broker.file_removal import remove_files_later
+from barnabas.broker.dropping import drop_before_starts
 from barnabas.model.cluster import INTERNAL_TOPICS
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages.delete_records import (
@@ -20,7 +19,6 @@ from barnabas.wire.messages.delete_records import (
 
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
-    from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
 
@@ -47,13 +45,10 @@ def handle(call: Call) -> Task[DeleteRecordsResponse]:
     directories = {replica.directory.path: replica.directory for replica in moved}
     try:
         for directory in directories.values():
-            write = checkpointing.plan_write(node, directory)
-            yield lambda done, write=write: node.directory_jobs.run(write, done)  # type: ignore[misc]
+            here = [replica for replica in moved if replica.directory is directory]
+            yield from drop_before_starts(node, directory, here)
     except OSError as problem:
         return refuse(call.request, ErrorCode.KAFKA_STORAGE_ERROR, str(problem))
-    # Only now: a crash before the start was written down must find all segments.
-    for replica in moved:
-        _drop_segments(node, replica)
     return response
 
 
@@ -87,18 +82,6 @@ def _move_start(replica: Replica | ErrorCode, offset: int) -> int | ErrorCode:
         replica.on_disk_error(problem, "delete records")
         return ErrorCode.KAFKA_STORAGE_ERROR
     return replica.log.log_start_offset
-
-
-def _drop_segments(node: Node, replica: Replica) -> None:
-    """Put files aside; what cannot be put aside now is when the log is opened next."""
-    if replica.offline:
-        return
-    try:
-        paths = replica.log.drop_segments_before_start()
-    except OSError as problem:
-        replica.on_disk_error(problem, "drop segments")
-        return
-    remove_files_later(node.world, paths, replica.config.file_delete_delay_ms)
 
 
 def _decide(replica: Replica, offset: int) -> ErrorCode:

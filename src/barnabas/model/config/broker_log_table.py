@@ -165,7 +165,6 @@ LOG_SETTINGS: Final = settings(
         allowed=at_least(0),
         importance=Importance.LOW,
         internal=True,
-        feature=Feature.RETENTION,
     ),
     Setting(
         "log.message.timestamp.after.max.ms",
@@ -205,7 +204,6 @@ LOG_SETTINGS: Final = settings(
         "How large a partition may grow before its oldest segments are dropped; -1 sets no limit.",
         importance=Importance.HIGH,
         update=Update.CLUSTER_WIDE,
-        feature=Feature.RETENTION,
     ),
     Setting(
         "log.retention.check.interval.ms",
@@ -213,7 +211,6 @@ LOG_SETTINGS: Final = settings(
         300_000,
         "How often the broker looks for segments to drop.",
         allowed=at_least(1),
-        feature=Feature.RETENTION,
     ),
     Setting(
         "log.retention.hours",
@@ -221,7 +218,6 @@ LOG_SETTINGS: Final = settings(
         168,
         "How long records are kept, in hours. The finer units come first.",
         importance=Importance.HIGH,
-        feature=Feature.RETENTION,
     ),
     Setting(
         "log.retention.minutes",
@@ -229,7 +225,6 @@ LOG_SETTINGS: Final = settings(
         None,
         "How long records are kept, in minutes. Not set, log.retention.hours counts.",
         importance=Importance.HIGH,
-        feature=Feature.RETENTION,
     ),
     Setting(
         "log.retention.ms",
@@ -238,7 +233,6 @@ LOG_SETTINGS: Final = settings(
         "How long records are kept; -1 for ever. Not set, log.retention.minutes counts.",
         importance=Importance.HIGH,
         update=Update.CLUSTER_WIDE,
-        feature=Feature.RETENTION,
     ),
     Setting(
         "log.roll.hours",

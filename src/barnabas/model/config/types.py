@@ -61,7 +61,6 @@ class Feature(Enum):
     """The part of Barnabas that reads a setting, for the parts that are not there yet."""
 
     TRANSACTIONS = "transactions"
-    RETENTION = "retention"
     CLUSTER = "clusters"
     QUOTAS = "quotas"
     SECURITY = "security"

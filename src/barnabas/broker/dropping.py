@@ -1,0 +1,52 @@
+"""Dropping the segments before logs' starts, in the order that survives a crash.
+
+First the new starts are written down, then segments leave the logs, then their files are put aside, and after
+file.delete.delay.ms they are removed. Who moves a start comes here: DeleteRecords and retention. Must not know why it moved.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.broker import checkpointing
+from barnabas.broker.file_removal import remove_files_later
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.broker.node import Node
+    from barnabas.broker.replicas import Replica
+    from barnabas.broker.tasks import Task
+    from barnabas.storage.directory import LogDirectory
+
+
+def drop_before_starts(
+    node: Node, directory: LogDirectory, replicas: Sequence[Replica]
+) -> Task[None]:
+    """Drop what lies before the starts of these logs in one directory.
+
+    OSError if the starts could not be written down: then every segment is still there.
+    """
+    yield partial(node.directory_jobs.run, checkpointing.plan_write(node, directory))
+    aside: dict[int, list[str]] = {}
+    for replica in replicas:
+        delay_ms = replica.config.file_delete_delay_ms
+        aside.setdefault(delay_ms, []).extend((yield from _put_aside(node, replica)))
+    for delay_ms, paths in aside.items():
+        remove_files_later(node.world, paths, delay_ms)
+
+
+def _put_aside(node: Node, replica: Replica) -> Task[list[str]]:
+    """Take segments out of one log; the files to remove. What cannot be put aside goes when the log is opened next."""
+    if replica.offline or node.stopping:
+        return []
+    try:
+        job = replica.log.plan_drop()
+        if job is None:
+            return []
+        paths: list[str] = yield partial(node.directory_jobs.run, job.run)
+    except OSError as problem:
+        replica.on_disk_error(problem, "drop segments")
+        return []
+    return paths
