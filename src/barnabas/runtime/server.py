@@ -14,16 +14,14 @@ and nothing else.
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 import socket
 import struct
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.ports import FileSlice
 from barnabas.runtime.loop import HANGUP, READ, WRITE
+from barnabas.runtime.outbox import Outbox, SharedReads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,12 +46,6 @@ LONG_TURN_MS: Final = 50
 UNSENT_PARTS_MAX: Final = 256
 #: Nor from one that has so many bytes of replies in memory; slices of files do not count.
 UNSENT_BYTES_MAX: Final = 1024 * 1024
-#: A slice up to this size is copied into the same system call as the bytes around it.
-COPY_SLICE_BYTES: Final = 32 * 1024
-#: Buffers per sendmsg; the system's limit is 1024.
-SEND_PARTS_MAX: Final = 128
-#: Bytes per sendmsg: what does not leave stays in memory until the client reads.
-SEND_BYTES_MAX: Final = 256 * 1024
 #: Connections taken per turn, so that a storm of them does not starve the others.
 ACCEPTS_PER_TURN: Final = 64
 #: How long to leave the backlog alone when descriptors have run out.
@@ -91,7 +83,7 @@ class Connection:
         self._staged = False
         #: Requests lie in the backlog that are to be handled in the next turn.
         self._postponed = False
-        self._out: deque[Any] = deque()
+        self._out = Outbox(server.shared_reads)
         #: A frame that is still coming, and how much of it is here.
         self._frame: bytearray | None = None
         self._filled = 0
@@ -309,7 +301,8 @@ class Connection:
         """Send what can be sent; the rest when the socket takes more."""
         try:
             while self._out:
-                self._send_some()
+                self._out.send_some(self._sock)
+                self.last_used_ms = self._server.now_ms
         except BlockingIOError:
             self._watch(WRITE | HANGUP)
             return
@@ -322,67 +315,10 @@ class Connection:
             return
         self._watch(READ | HANGUP if not self._waiting else HANGUP)
 
-    def _send_some(self) -> None:
-        out = self._out
-        part = out[0]
-        if type(part) is bytes and len(out) == 1:  # what most replies are
-            self.last_used_ms = self._server.now_ms
-            self._drop(self._sock.send(part))
-            return
-        if type(part) is FileSlice and part.size > COPY_SLICE_BYTES:
-            sent = os.sendfile(self._fd, part.file.fileno(), part.position, part.size)
-            self.last_used_ms = self._server.now_ms
-            if sent == 0:
-                raise OSError(errno.EIO, f"{part.file.path} ends before {part.position}")
-            part.position += sent
-            part.size -= sent
-            if part.size == 0:
-                out.popleft()
-            return
-        parts = self._gather()
-        sent = self._sock.send(parts[0]) if len(parts) == 1 else self._sock.sendmsg(parts)
-        self.last_used_ms = self._server.now_ms
-        self._drop(sent)
-
-    def _gather(self) -> list[Any]:
-        """Collect buffers for one call, small slices read into them, up to the first large slice."""
-        parts: list[Any] = []
-        size = 0
-        for index, part in enumerate(self._out):
-            if type(part) is FileSlice:
-                if part.size > COPY_SLICE_BYTES:
-                    break
-                part = self._out[index] = _read_whole(part)
-            parts.append(part)
-            size += len(part)
-            if len(parts) == SEND_PARTS_MAX or size >= SEND_BYTES_MAX:
-                break
-        return parts
-
-    def _drop(self, sent: int) -> None:
-        out = self._out
-        while out and (sent or not len(out[0])):  # an empty part is sent by sending nothing
-            part = out[0]
-            size = len(part)
-            if size > sent:
-                out[0] = memoryview(part)[sent:]
-                return
-            sent -= size
-            out.popleft()
-
     def _watch(self, events: int) -> None:
         if events != self._events:
             self._events = events
             self._server.loop.rewatch(self._fd, events)
-
-
-def _read_whole(part: FileSlice) -> bytes:
-    data = part.read()
-    if (
-        len(data) != part.size
-    ):  # a reply shorter than its announced length would garble all after it
-        raise OSError(errno.EIO, f"{part.file.path} ends before {part.position + part.size}")
-    return data
 
 
 class Server:
@@ -402,6 +338,7 @@ class Server:
         self._received: list[tuple[Connection, int, int]] = []
         self._receive_at = 0
         self.dirty: list[Connection] = []
+        self.shared_reads = SharedReads()
         self.now_ms = loop.clock.monotonic_ms()
         self.is_stopping = False
         self._next_turn: list[Connection] = []
@@ -578,6 +515,7 @@ class Server:
                     connection.flush()
                     connection.go_on()
             self.node.on_turn_end()
+        self.shared_reads.forget()
 
     def _book_idle_check(self) -> None:
         if self._idle_ms_max < 0:

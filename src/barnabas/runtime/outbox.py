@@ -1,0 +1,139 @@
+"""What a connection has to send: bytes and slices of files, in order, in as few system calls as pay.
+
+Slices up to `COPY_SLICE_BYTES` are read and leave in one call with the bytes around them. Larger ones go by `sendfile`,
+which saves a copy and costs two calls for each, and wakes the client for each (docs/adr/0006 has the figures).
+
+Many readers who wait at the end of a log are sent the same range in the same turn: `SharedReads` reads it once. That is
+right because bytes that were found for a reader never change.
+
+Knows nothing of frames, polls or who is connected.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.ports import FileSlice
+
+if TYPE_CHECKING:
+    from barnabas.ports import File
+
+#: A slice up to this size is copied into the same system call as the bytes around it.
+COPY_SLICE_BYTES: Final = 128 * 1024
+#: Buffers per sendmsg; the system's limit is 1024.
+SEND_PARTS_MAX: Final = 128
+#: Bytes per sendmsg: what does not leave stays in memory until the client reads.
+SEND_BYTES_MAX: Final = 256 * 1024
+#: What is kept of one turn's reads for others of the same turn.
+SHARED_BYTES_MAX: Final = 4 * 1024 * 1024
+#: What follows comes at once: do not send a packet, and wake the client, for a head alone.
+_MORE: Final = getattr(socket, "MSG_MORE", 0)
+
+
+class SharedReads:
+    """The range read last from each file in this turn."""
+
+    __slots__ = ("_latest", "_size_bytes")
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._latest: dict[File, tuple[int, bytes]] = {}
+        self._size_bytes = 0
+
+    def read(self, part: FileSlice) -> bytes | memoryview:
+        """Return the bytes of a slice; OSError if the file ends before it does."""
+        latest = self._latest.get(part.file)
+        if latest is not None:
+            position, data = latest
+            start = part.position - position
+            if start == 0 and part.size == len(data):
+                return data
+            if start >= 0 and start + part.size <= len(data):
+                return memoryview(data)[start : start + part.size]
+        data = part.read()
+        if len(data) != part.size:
+            # A reply shorter than its announced length would garble all after it.
+            raise OSError(errno.EIO, f"{part.file.path} ends before {part.position + part.size}")
+        self._keep(part, data)
+        return data
+
+    def forget(self) -> None:
+        """Keep nothing beyond the turn."""
+        if self._latest:
+            self._latest.clear()
+            self._size_bytes = 0
+
+    def _keep(self, part: FileSlice, data: bytes) -> None:
+        self._size_bytes += len(data)
+        if self._size_bytes > SHARED_BYTES_MAX:
+            self._latest.clear()
+            self._size_bytes = len(data)
+        self._latest[part.file] = (part.position, data)
+
+
+class Outbox(deque[Any]):
+    """The parts that one connection has not sent yet: bytes and FileSlices."""
+
+    __slots__ = ("_reads",)
+
+    def __init__(self, reads: SharedReads) -> None:
+        """Start empty; slices are read through `reads`."""
+        super().__init__()
+        self._reads = reads
+
+    def send_some(self, sock: socket.socket) -> None:
+        """Send with one system call; BlockingIOError if the socket takes nothing now."""
+        part = self[0]
+        if type(part) is bytes and len(self) == 1:  # what most replies are
+            self._drop(sock.send(part))
+        elif type(part) is FileSlice and part.size > COPY_SLICE_BYTES:
+            self._send_file(sock, part)
+        else:
+            self._send_gathered(sock)
+
+    def _send_file(self, sock: socket.socket, part: FileSlice) -> None:
+        sent = os.sendfile(sock.fileno(), part.file.fileno(), part.position, part.size)
+        if sent == 0:
+            raise OSError(errno.EIO, f"{part.file.path} ends before {part.position}")
+        part.position += sent
+        part.size -= sent
+        if part.size == 0:
+            self.popleft()
+
+    def _send_gathered(self, sock: socket.socket) -> None:
+        gathered = self._gather()
+        flags = _MORE if len(gathered) < len(self) else 0
+        if len(gathered) == 1:
+            sent = sock.send(gathered[0], flags)
+        else:
+            sent = sock.sendmsg(gathered, (), flags)
+        self._drop(sent)
+
+    def _gather(self) -> list[Any]:
+        """Collect buffers for one call, small slices read into them, up to the first large slice."""
+        gathered: list[Any] = []
+        size = 0
+        for index, part in enumerate(self):
+            if type(part) is FileSlice:
+                if part.size > COPY_SLICE_BYTES:
+                    break
+                part = self[index] = self._reads.read(part)
+            gathered.append(part)
+            size += len(part)
+            if len(gathered) == SEND_PARTS_MAX or size >= SEND_BYTES_MAX:
+                break
+        return gathered
+
+    def _drop(self, sent: int) -> None:
+        while self and (sent or not len(self[0])):  # an empty part is sent by sending nothing
+            part = self[0]
+            size = len(part)
+            if size > sent:
+                self[0] = memoryview(part)[sent:]
+                return
+            sent -= size
+            self.popleft()

@@ -1,0 +1,123 @@
+"""Parts leave in order, whole and once, however little the socket takes; a range of a file is read once in a turn."""
+
+import random
+import socket
+
+import pytest
+
+from barnabas.ports import FileSlice
+from barnabas.runtime.disk import RealDisk
+from barnabas.runtime.outbox import (
+    COPY_SLICE_BYTES,
+    SEND_PARTS_MAX,
+    SHARED_BYTES_MAX,
+    Outbox,
+    SharedReads,
+)
+
+CONTENT = random.Random(1).randbytes(3 * COPY_SLICE_BYTES)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(CONTENT)
+    disk = RealDisk()
+    yield disk.open(str(path))
+    disk.close()
+
+
+@pytest.fixture
+def pair():
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def send_all(outbox, pair):
+    """Send until nothing is left, reading whenever the socket is full; what arrived."""
+    ours, theirs = pair
+    arrived = bytearray()
+    while outbox:
+        try:
+            outbox.send_some(ours)
+        except BlockingIOError:
+            arrived += theirs.recv(1000)
+    ours.shutdown(socket.SHUT_WR)
+    while piece := theirs.recv(65536):
+        arrived += piece
+    return bytes(arrived)
+
+
+class CountingFile:
+    """A file that notes what is read from it."""
+
+    path = "counted"
+
+    def __init__(self):
+        self.reads = []
+
+    def read(self, position, size):
+        self.reads.append((position, size))
+        return CONTENT[position : position + size]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [(0, 10)],
+        [(0, 0), (5, 0)],
+        [(0, COPY_SLICE_BYTES), (7, COPY_SLICE_BYTES + 1), (9, 3)],
+        [(0, 2 * COPY_SLICE_BYTES), (100, 2 * COPY_SLICE_BYTES)],
+        [(n, n % 5) for n in range(2 * SEND_PARTS_MAX)],
+    ],
+)
+def test_heads_and_slices_leave_in_order(file, pair, sizes):
+    outbox = Outbox(SharedReads())
+    expected = b""
+    for number, (position, size) in enumerate(sizes):
+        head = b"head %d" % number
+        outbox.extend([head, FileSlice(file, position, size)])
+        expected += head + CONTENT[position : position + size]
+    assert send_all(outbox, pair) == expected
+
+
+@pytest.mark.parametrize("size", [10, COPY_SLICE_BYTES + 1])
+def test_a_file_that_is_shorter_than_announced_is_an_error(file, pair, size):
+    outbox = Outbox(SharedReads())
+    outbox.append(FileSlice(file, len(CONTENT) - 1, size))
+    with pytest.raises(OSError, match="ends before"):
+        send_all(outbox, pair)
+
+
+def test_a_range_and_what_lies_within_it_are_read_once():
+    file, reads = CountingFile(), SharedReads()
+    assert reads.read(FileSlice(file, 100, 50)) == CONTENT[100:150]
+    assert reads.read(FileSlice(file, 100, 50)) == CONTENT[100:150]
+    assert reads.read(FileSlice(file, 120, 30)) == CONTENT[120:150]
+    assert file.reads == [(100, 50)]
+
+
+@pytest.mark.parametrize(("position", "size"), [(99, 2), (149, 2), (150, 1), (90, 100)])
+def test_what_reaches_beyond_is_read(position, size):
+    file, reads = CountingFile(), SharedReads()
+    reads.read(FileSlice(file, 100, 50))
+    assert reads.read(FileSlice(file, position, size)) == CONTENT[position : position + size]
+    assert len(file.reads) == 2
+
+
+def test_nothing_is_kept_beyond_the_turn_or_above_the_bound():
+    file, reads = CountingFile(), SharedReads()
+    reads.read(FileSlice(file, 0, 10))
+    reads.forget()
+    reads.read(FileSlice(file, 0, 10))
+    assert len(file.reads) == 2
+    others = [CountingFile() for _ in range(SHARED_BYTES_MAX // COPY_SLICE_BYTES + 1)]
+    for other in others:
+        reads.read(FileSlice(other, 0, COPY_SLICE_BYTES))
+    assert sum(len(data) for _, data in reads._latest.values()) <= SHARED_BYTES_MAX
+    reads.read(FileSlice(others[-1], 0, 10))
+    assert len(others[-1].reads) == 1
