@@ -61,6 +61,7 @@ class _Loading:
         self._homeless = 0
         self._replicas: dict[TopicPartition, Replica] = {}
         self._lanes_left = 0
+        self._problem: BaseException | None = None
         self._progress = _Progress(node.world.clock.monotonic_ms())
 
     def plan(self) -> None:
@@ -100,10 +101,9 @@ class _Loading:
 
     def _on_end(self, done: Done, _result: None, problem: BaseException | None) -> None:
         self._lanes_left -= 1
-        if problem is not None:
-            log.error("opening logs failed", exc_info=problem)
+        self._problem = self._problem or problem
         if not self._lanes_left:
-            done(None, None)
+            done(None, self._problem)
 
     def _work(self, directory: LogDirectory, queue: deque[_ToOpen]) -> Task[None]:
         while queue and directory.is_online:

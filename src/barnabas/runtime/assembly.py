@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker.node import Node
 from barnabas.broker.tasks import Task, drive
 from barnabas.ports import World
-from barnabas.runtime.disk import RealDisk, lock_directory
+from barnabas.runtime.disk import DirectoryInUse, DirectoryLock, RealDisk, lock_directory
 from barnabas.runtime.embedded import EmbeddedStore
 from barnabas.runtime.loop import Loop, SystemRng
 from barnabas.runtime.server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from barnabas.broker.cleaners import Cleaner
     from barnabas.model.config.broker_config import BrokerConfig
@@ -43,9 +43,7 @@ class RunningBroker:
         """
         self._metrics_address = metrics
         self.metrics_server: MetricsServer | None = None
-        for path in config.log_dirs:
-            os.makedirs(path, exist_ok=True)
-        self._locks = [lock_directory(path) for path in config.log_dirs]
+        self._locks = _take_directories(config.log_dirs)
         self.loop = Loop()
         self._store = EmbeddedStore(self.loop, os.path.join(config.log_dirs[0], STORE_FILE))
         self.disk = RealDisk()
@@ -165,3 +163,22 @@ class RunningBroker:
         self.disk.close()
         for lock in self._locks:
             lock.release()
+
+
+def _take_directories(paths: Sequence[str]) -> list[DirectoryLock]:
+    """Make and lock the log directories. One that cannot be had is left to the node, which runs without it.
+
+    Not the first: it holds the coordination store.
+    """
+    locks: list[DirectoryLock] = []
+    for path in paths:
+        try:
+            os.makedirs(path, exist_ok=True)
+            locks.append(lock_directory(path))
+        except OSError as problem:
+            if path == paths[0] or isinstance(problem, DirectoryInUse):
+                for lock in locks:
+                    lock.release()
+                raise
+            log.error("cannot take the log directory %s: %s", path, problem)
+    return locks
