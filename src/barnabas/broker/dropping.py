@@ -6,6 +6,7 @@ file.delete.delay.ms they are removed. Who moves a start comes here: DeleteRecor
 
 from __future__ import annotations
 
+from errno import EIO
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,9 @@ def drop_before_starts(
 
     OSError if the starts could not be written down: then every segment is still there.
     """
-    yield partial(node.directory_jobs.run, checkpointing.plan_write(node, directory))
+    yield from checkpointing.write(node, directory)
+    if not directory.is_online:
+        raise OSError(EIO, "the log directory is offline", directory.path)
     aside: dict[int, list[str]] = {}
     for replica in replicas:
         delay_ms = replica.config.file_delete_delay_ms

@@ -195,13 +195,29 @@ def test_a_start_that_cannot_be_written_down_keeps_the_segments(caplog):
     kit.create("t", **TOPIC)
     fill(kit)
     before = files(kit)
-    kit.disk.fail_path(f"{DATA}/log-start-offset-checkpoint", errno.EIO)
+    kit.disk.fail_path(f"{DATA}/log-start-offset-checkpoint", errno.ENOSPC)
     kit.advance(62_000)
     assert files(kit)[: len(before)] == before
     assert "no segment is dropped for now" in caplog.text
     kit.disk.heal()
     kit.advance(2000)
     assert files(kit) == [f"{30:020d}.log"]
+
+
+def test_a_disk_that_fails_takes_its_directory_offline():
+    kit = new_kit()
+    kit.create("t", **TOPIC)
+    fill(kit)
+    before = files(kit)
+    kit.advance(55_000)
+    kit.disk.fail_path(f"{DATA}/log-start-offset-checkpoint", errno.EIO)
+    kit.advance(10_000)
+    kit.disk.heal()
+    assert files(kit)[: len(before)] == before
+    assert kit.node.replicas.get("t", 0).offline
+    kit.restart()
+    kit.advance(2000)
+    assert bounds(kit) == (30, 30)
 
 
 def test_a_topic_that_is_deleted_in_the_meantime_is_no_error(caplog):
