@@ -195,6 +195,19 @@ def test_join_refused(both, group):
     both.ask(join_request(group, member_id="nobody", instance="i"), 9)
 
 
+def test_join_with_a_name_too_long_for_a_member_id(both, group):
+    for version in (5, 9):
+        both.ask(join_request(f"{group}-{version}", instance="n" * 32_760), version)
+    assert both.last.error_code == -1
+
+
+def test_sync_again_when_stable(both, group):
+    join(both, group)
+    for _ in range(2):
+        both.ask(lambda side: sync_request(group, side), 5)
+    assert both.last.assignment == b"share"
+
+
 def test_sync_refused(both, group):
     both.ask_all(lambda side: sync_request("", side))
     both.ask_all(lambda side: sync_request(group, side))

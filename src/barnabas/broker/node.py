@@ -219,6 +219,9 @@ class Node:
         except WireError as problem:  # our own fault: say so, and do not leave the client waiting
             log.error("%s v%d: the answer cannot be encoded: %s", api.name, call.version, problem)
             self.metrics.failures += 1
+        try:
+            return call.encode(api.refuse(call.request, ErrorCode.UNKNOWN_SERVER_ERROR, None))
+        except WireError as problem:
             raise CloseLink("no answer could be encoded") from problem
 
     def _drive(self, api: Api, call: Call, task: Task[Any]) -> list[Any] | None:

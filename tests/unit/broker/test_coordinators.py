@@ -27,6 +27,7 @@ from barnabas.wire.messages import (
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 NOT_COORDINATOR, LOADING, UNKNOWN_MEMBER, MEMBER_ID_REQUIRED = 16, 14, 25, 79
+UNKNOWN_SERVER_ERROR = -1
 GROUP = 32
 
 
@@ -125,6 +126,24 @@ def join(kit, client=None, group="g"):
     )
     assert client.ask(request, 5).error_code == 0
     return member_id
+
+
+@pytest.mark.parametrize("version", [5, 9])
+def test_a_name_that_no_member_id_can_be_made_of_is_refused_and_leaves_nothing(kit, version):
+    find(kit)
+    answer = kit.ask(join_request(instance="n" * 32_731), version)
+    assert (answer.error_code, answer.member_id) == (UNKNOWN_SERVER_ERROR, "")
+    assert kit.ask(list_groups.ListGroupsRequest(), 5).groups == []
+    fitting = kit.ask(join_request(instance="n" * 32_730), version)
+    assert (fitting.error_code, len(fitting.member_id)) == (0, 32_767)
+
+
+def test_an_answer_that_cannot_be_encoded_is_an_error_to_the_client(kit):
+    find(kit)
+    commit(kit, {0: 5})
+    replica = kit.node.coordinators.find("g")
+    replica.shard.groups["g"].protocol_type = "p" * 40_000
+    assert described(kit).error_code == UNKNOWN_SERVER_ERROR
 
 
 def beat(kit, member_id, generation=1, group="g"):

@@ -11,6 +11,7 @@ from barnabas.wire.messages.join_group import (
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
+from barnabas.wire.primitives import MAX_STRING_BYTES
 
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
@@ -19,6 +20,8 @@ _REBALANCE_TIMEOUT_SINCE: Final = 1
 _MEMBER_ID_REQUIRED_SINCE: Final = 4
 _PROTOCOL_NAME_NULLABLE_SINCE: Final = 7
 _SKIP_ASSIGNMENT_SINCE: Final = 9
+#: What a member id has behind the name of the client or instance: a dash and a UUID.
+_SUFFIX_BYTES: Final = 37
 
 
 def handle(call: Call) -> Any:  # noqa: ANN401
@@ -26,6 +29,8 @@ def handle(call: Call) -> Any:  # noqa: ANN401
     asked: JoinGroupRequest = call.request
     if not asked.group_id:
         return _respond(call, JoinReply(ErrorCode.INVALID_GROUP_ID, member_id=asked.member_id))
+    if not asked.member_id and not _can_be_named(asked.group_instance_id or call.client_id or ""):
+        return _respond(call, JoinReply(ErrorCode.UNKNOWN_SERVER_ERROR))
     version = call.version
     request = JoinRequest(
         asked.group_id,
@@ -51,6 +56,11 @@ def handle(call: Call) -> Any:  # noqa: ANN401
         )
     except KafkaError as problem:
         return _respond(call, JoinReply(problem.code))
+
+
+def _can_be_named(stem: str) -> bool:
+    """Tell whether a member id made of this name fits into an answer; where it does not, Kafka's answer is the same."""
+    return len(stem.encode()) + _SUFFIX_BYTES <= MAX_STRING_BYTES
 
 
 def _respond(call: Call, reply: JoinReply) -> JoinGroupResponse:
