@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.disk_failures import is_of_directory, is_passing
+from barnabas.broker.disk_failures import PassingErrors, is_of_directory, is_passing
 from barnabas.broker.metrics import TopicMetrics
 from barnabas.core.epochs import EpochEntry, LeaderEpochs
 from barnabas.core.waiting import Waiting
@@ -44,7 +44,7 @@ class Replica:
     """One hosted partition."""
 
     __slots__ = (
-        "_background", "_clock", "_flush_running", "_flush_waiters", "_on_failure", "_stable_key", "_told_stable_offset",
+        "_background", "_clock", "_flush_running", "_flush_waiters", "_on_failure", "_passing_errors", "_stable_key", "_told_stable_offset",
         "_undecided_bytes", "_waiting", "config", "directory", "key", "log", "metrics", "offline", "state", "topic",
     )  # fmt: skip
 
@@ -65,6 +65,7 @@ class Replica:
         self._background: Background | None = None
         self._clock: Clock | None = None
         self._on_failure: Callable[[LogDirectory, OSError], None] | None = None
+        self._passing_errors: PassingErrors | None = None
         self.metrics = TopicMetrics()
         self._stable_key = stable_key(*self.key)
         self._told_stable_offset = self.last_stable_offset
@@ -77,9 +78,11 @@ class Replica:
         world: World,
         metrics: TopicMetrics,
         on_failure: Callable[[LogDirectory, OSError], None],
+        passing_errors: PassingErrors,
     ) -> None:
-        """Join the node: whom to tell of new bytes, where fsync runs, what counts, whom to tell of a failed disk."""
+        """Join the node: whom to tell of new bytes, where fsync runs, what counts, whom to tell of a disk's errors."""
         self._on_failure = on_failure
+        self._passing_errors = passing_errors
         self._waiting = waiting
         self._background = world.background
         self._clock = world.clock
@@ -182,7 +185,10 @@ class Replica:
         if self.offline:
             return
         if is_passing(problem) and not self.log.is_broken:
-            log.error("%s: cannot %s for now: %s", self.key, doing, problem)
+            assert self._clock is not None
+            assert self._passing_errors is not None
+            now_ms = self._clock.monotonic_ms()
+            self._passing_errors.tell(self.directory, self.key, doing, problem, now_ms)
             return
         log.critical("%s: offline, cannot %s: %s", self.key, doing, problem)
         self.offline = True
@@ -246,13 +252,14 @@ def _nothing() -> None:
 class Replicas:
     """All of them, by topic name and partition number."""
 
-    __slots__ = ("_by_topic", "_metrics", "_world", "waiting")
+    __slots__ = ("_by_topic", "_metrics", "_passing_errors", "_world", "waiting")
 
     def __init__(self, world: World, metrics: Metrics) -> None:
         """Start with none."""
         self._world = world
         self._metrics = metrics
         self._by_topic: dict[str, dict[int, Replica]] = {}
+        self._passing_errors = PassingErrors()
         self.waiting: Waiting[Any] = Waiting()
 
     def __iter__(self) -> Iterator[Replica]:
@@ -276,7 +283,8 @@ class Replicas:
     def add(self, replica: Replica) -> None:
         """Host one more."""
         topic = replica.key.topic
-        replica.attach(self.waiting, self._world, self._metrics.by_topic[topic], self.take_offline)
+        metrics = self._metrics.by_topic[topic]
+        replica.attach(self.waiting, self._world, metrics, self.take_offline, self._passing_errors)
         # Its directory may have failed while it was being opened.
         replica.offline = replica.offline or not replica.directory.is_online
         partitions = self._by_topic.setdefault(topic, {})
