@@ -232,7 +232,7 @@ class Link(Protocol):
     local_host: str
     local_port: int
     peer_host: str
-    #: The node's own: how it recognises requests that repeat (`broker/produce_lane.py`); None at first.
+    #: The node's own: how it recognises requests that repeat (`broker/repeats.py`); None at first.
     lanes: Any
 
     def reply(self, buffers: list[Any]) -> None:

@@ -19,8 +19,8 @@ from barnabas.broker.directory_jobs import DirectoryJobs
 from barnabas.broker.metrics import Metrics
 from barnabas.broker.outcomes import NO_REPLY, CloseLink
 from barnabas.broker.placement import Placement
-from barnabas.broker.produce_lane import Staging
 from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.repeats import Staging
 from barnabas.broker.replicas import Replicas
 from barnabas.broker.tasks import drive
 from barnabas.broker.turns import Turns

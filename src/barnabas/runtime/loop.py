@@ -142,7 +142,7 @@ class Loop:
         self._closing = threading.RLock()
         self._closed = False
         self._pool: ThreadPoolExecutor | None = None
-        self._turn_start_ns = time.monotonic_ns()
+        self.turn_start_ns = time.monotonic_ns()
         #: Descriptors that this turn has to do with.
         self.ready_count = 0
         self._idle_ns = 0
@@ -219,9 +219,9 @@ class Loop:
             wait_s = self._wait_s()
             before = now_ns()
             ready = poll(wait_s, 256)
-            self._turn_start_ns = now_ns()
+            self.turn_start_ns = now_ns()
             self.ready_count = len(ready)
-            self._idle_ns += self._turn_start_ns - before
+            self._idle_ns += self.turn_start_ns - before
             for fd, events in ready:
                 handler = handlers.get(fd)
                 if handler is not None:  # closed by an earlier callback of this turn
@@ -230,10 +230,6 @@ class Loop:
                 self._run_timers()
             for call in turn_end:
                 call()
-
-    def turn_ms(self) -> float:
-        """Return how long this turn has been going on."""
-        return (time.monotonic_ns() - self._turn_start_ns) / 1e6
 
     def take_idle_ratio(self) -> float:
         """Return the share of time since the last call in which there was nothing to do."""

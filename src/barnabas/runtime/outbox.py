@@ -89,7 +89,11 @@ class Outbox(deque[Any]):
         """Send with one system call; BlockingIOError if the socket takes nothing now."""
         part = self[0]
         if type(part) is bytes and len(self) == 1:  # what most replies are
-            self._drop(sock.send(part))
+            sent = sock.send(part)
+            if sent == len(part):
+                self.clear()
+            else:
+                self._drop(sent)
         elif type(part) is FileSlice and part.size > COPY_SLICE_BYTES:
             self._send_file(sock, part)
         else:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import socket
 import struct
+from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.ports import FileSlice
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.node import Node
-    from barnabas.broker.produce_lane import ProduceLanes
+    from barnabas.broker.repeats import Repeats
     from barnabas.runtime.loop import Loop
 
 #: One for all connections: frames that came whole are handled where they lie.
@@ -41,7 +42,7 @@ FRAME_ROOM_BYTES: Final = 64 * 1024
 #: By how much the room grows: few copies for a frame of a megabyte, little room for one that never comes.
 FRAME_GROWTH: Final = 4
 #: When a turn has taken this long, each connection gets one more request in it and no second one.
-LONG_TURN_MS: Final = 50
+LONG_TURN_NS: Final = 50_000_000
 #: No more requests are read from a connection that has so many reply parts unsent.
 UNSENT_PARTS_MAX: Final = 256
 #: Nor from one that has so many bytes of replies in memory; slices of files do not count.
@@ -76,7 +77,7 @@ class Connection:
         self.peer_host = sock.getpeername()[0]
         self.is_open = True
         self.last_used_ms = now_ms
-        self.lanes: ProduceLanes | None = None
+        self.lanes: Repeats | None = None
         self._events = READ | HANGUP
         self._waiting = False
         #: Requests went a lane, and their replies come when what is staged is written.
@@ -92,9 +93,11 @@ class Connection:
 
     def on_event(self, events: int) -> None:
         """React to what the poll says."""
+        if events == READ:
+            self._on_readable()
+            return
         if events & WRITE:
             self.flush()
-            self.go_on()
         if self.is_open and events & READ:
             self._on_readable()
         elif self.is_open and events & ~(READ | WRITE) and not self._goes_on:
@@ -142,7 +145,12 @@ class Connection:
         self._backlog = b""
 
     def _on_readable(self) -> None:
-        if self._waiting or self._out or self._goes_on or self._server.is_stopping:
+        if (
+            self._waiting
+            or self._out
+            or self._server.is_stopping
+            or (self._backlog and self._goes_on)
+        ):
             self._watch(HANGUP | (WRITE if self._out else 0))
             return
         try:
@@ -160,18 +168,18 @@ class Connection:
 
     def _read_frames(self) -> None:
         server, backlog = self._server, self._backlog
-        start = server.find_room()
-        position = start + len(backlog)
+        position = start = server.find_room()
         view = server.receive_view
-        view[start:position] = backlog
-        share = RECEIVE_BUFFER_BYTES // (server.loop.ready_count or 1)
-        count = self._sock.recv_into(view[position : position + max(share, READ_BYTES_MIN)])
+        if backlog:
+            position += len(backlog)
+            view[start:position] = backlog
+        count = self._sock.recv_into(view[position : position + server.read_bytes])
         if count == 0:
             self.close()
             return
         self._backlog = b""
-        self.last_used_ms = server.now_ms
-        server.on_received(self, start, position + count)
+        server.received.append((self, start, position + count))
+        server.receive_at = position + count
 
     def _read_more_of_frame(self) -> None:
         frame = self._frame
@@ -194,11 +202,15 @@ class Connection:
 
     def handle_frames(self, view: memoryview, position: int, end: int) -> None:
         """Handle every whole frame in view[position:end], keep the rest."""
+        self.last_used_ms = self._server.now_ms
+        taken = self._take_repeated(view, position, end)
+        if taken < end:
+            self._handle_others(view, position, taken, end)
+
+    def _handle_others(self, view: memoryview, start: int, position: int, end: int) -> None:
+        """Handle frames from `position` on one by one; from `start` on they are of one connection and turn."""
         server = self._server
-        self.last_used_ms = server.now_ms
         out_before = len(self._out)
-        start = position
-        position = self._take_repeated(view, start, end)
         held_bytes, is_cut_short = 0, False
         while end - position >= 4:
             (size,) = _SIZE.unpack_from(view, position)
@@ -232,10 +244,10 @@ class Connection:
 
     def _take_repeated(self, view: memoryview, position: int, end: int) -> int:
         """Let requests that repeat go their short way; return where they end."""
-        server = self._server
-        if self.lanes is None or self._waiting or server.is_stopping or server.is_turn_long():
+        server, lanes = self._server, self.lanes
+        if lanes is None or self._waiting or server.is_stopping or server.is_turn_long():
             return position
-        taken = self.lanes.take(view, position, end)
+        taken = lanes.take(view, position, end)
         if taken > position:
             self._staged = True
         return taken
@@ -275,9 +287,9 @@ class Connection:
         self._frame[:rest] = view[position:end]
         self._filled = rest
 
-    def go_on(self) -> None:
+    def _go_on(self) -> None:
         """Handle requests that came behind one that waited."""
-        if not self._backlog or self._waiting or not self.is_open or self._out or self._postponed:
+        if self._waiting or self._postponed:
             return
         if self._server.is_turn_long():
             self._postponed = True
@@ -298,7 +310,7 @@ class Connection:
         self.handle_frames(memoryview(backlog), 0, len(backlog))
 
     def flush(self) -> None:
-        """Send what can be sent; the rest when the socket takes more."""
+        """Send what can be sent, the rest when the socket takes more; then go on with requests that were left."""
         try:
             while self._out:
                 self._out.send_some(self._sock)
@@ -314,6 +326,8 @@ class Connection:
             self.close()
             return
         self._watch(READ | HANGUP if not self._waiting else HANGUP)
+        if self._backlog:
+            self._go_on()
 
     def _watch(self, events: int) -> None:
         if events != self._events:
@@ -335,8 +349,11 @@ class Server:
         self._receive_buffer = config.get_int("socket.receive.buffer.bytes")
         self._backlog_size = config.get_int("socket.listen.backlog.size")
         self.receive_view = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
-        self._received: list[tuple[Connection, int, int]] = []
-        self._receive_at = 0
+        #: Who sent what in this turn, and where the next read goes.
+        self.received: list[tuple[Connection, int, int]] = []
+        self.receive_at = 0
+        #: The most that one read takes.
+        self.read_bytes = READ_BYTES_MIN
         self.dirty: list[Connection] = []
         self.shared_reads = SharedReads()
         self.now_ms = loop.clock.monotonic_ms()
@@ -471,26 +488,27 @@ class Server:
 
     def find_room(self) -> int:
         """Return where in the receive buffer there is room for a read."""
-        if self._receive_at > RECEIVE_BUFFER_BYTES - RECEIVE_ROOM_BYTES:
+        at = self.receive_at
+        if at == 0:
+            share = RECEIVE_BUFFER_BYTES // (self.loop.ready_count or 1)
+            self.read_bytes = max(share, READ_BYTES_MIN)
+        elif at > RECEIVE_BUFFER_BYTES - RECEIVE_ROOM_BYTES:
             self._handle_received()
             self.node.staging.write()  # it lies in the buffer
-        return self._receive_at
-
-    def on_received(self, connection: Connection, start: int, end: int) -> None:
-        """Note what a connection sent: it is handled when all that were ready have been read."""
-        self._received.append((connection, start, end))
-        self._receive_at = end
+            at = 0
+        return at
 
     def _handle_received(self) -> None:
-        received, self._received = self._received, []
-        self._receive_at = 0
+        """Handle what connections have sent, once all that were ready have been read."""
+        received, self.received = self.received, []
+        self.receive_at = 0
         for connection, start, end in received:
             if connection.is_open:
                 connection.handle_frames(self.receive_view, start, end)
 
     def is_turn_long(self) -> bool:
         """Tell whether others have waited long enough for this turn to end."""
-        return self.loop.turn_ms() > LONG_TURN_MS
+        return monotonic_ns() - self.loop.turn_start_ns > LONG_TURN_NS
 
     def go_on_next_turn(self, connection: Connection) -> None:
         """Handle what a connection has sent already once the others had their turn."""
@@ -513,7 +531,6 @@ class Server:
             for connection in dirty:
                 if connection.is_open:
                     connection.flush()
-                    connection.go_on()
             self.node.on_turn_end()
         self.shared_reads.forget()
 

@@ -22,7 +22,7 @@ from barnabas.sim.world import MS, SECOND
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from barnabas.broker.produce_lane import ProduceLanes
+    from barnabas.broker.repeats import Repeats
     from barnabas.sim.machine import Machine
     from barnabas.sim.world import Life, Scheduler
 
@@ -168,7 +168,7 @@ class SimLink:
     def __init__(self, machine: Machine, network: Network, peer_host: str) -> None:
         """Accept a connection in the node's present life."""
         self.peer_host = peer_host
-        self.lanes: ProduceLanes | None = None
+        self.lanes: Repeats | None = None
         self.life = machine.life
         self.connection: Connection | None = None
         self._machine = machine

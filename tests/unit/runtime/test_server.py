@@ -96,7 +96,7 @@ def test_a_hundred_requests_one_behind_the_other_are_answered_in_order(broker):
 
 def test_requests_that_want_no_answer_do_not_hold_up_what_comes_behind(broker, monkeypatch):
     """In a long turn a connection gets one request: there is no reply to send after which it would go on."""
-    monkeypatch.setattr(server, "LONG_TURN_MS", -1)
+    monkeypatch.setattr(server, "LONG_TURN_NS", -1)
     with RawClient(broker.bootstrap) as client:
         client.create_topic("t")
         silent = framed(encode(produce_request("t", batch(b"v"), acks=0), 9, 1))
@@ -107,7 +107,7 @@ def test_requests_that_want_no_answer_do_not_hold_up_what_comes_behind(broker, m
 
 def test_many_bytes_of_requests_that_want_no_answer(broker, monkeypatch):
     """What is left of each connection's requests must not be more than the receive buffer takes."""
-    monkeypatch.setattr(server, "LONG_TURN_MS", -1)
+    monkeypatch.setattr(server, "LONG_TURN_NS", -1)
     silent = framed(encode(produce_request("t", batch(bytes(5000)), acks=0), 9, 1))
     clients, rounds, each = 6, 8, 20
     with contextlib.ExitStack() as stack:
@@ -123,7 +123,7 @@ def test_many_bytes_of_requests_that_want_no_answer(broker, monkeypatch):
 
 
 def test_a_client_that_wants_no_answer_sends_and_closes(broker, monkeypatch):
-    monkeypatch.setattr(server, "LONG_TURN_MS", -1)
+    monkeypatch.setattr(server, "LONG_TURN_NS", -1)
     silent = framed(encode(produce_request("t", batch(b"v"), acks=0), 9, 1))
     with RawClient(broker.bootstrap) as control:
         control.create_topic("t")

@@ -202,7 +202,9 @@ def _append(
     metrics.messages_in += header.record_count
     metrics.bytes_in += len(batch)
     if produce_lane.may_repeat(call, replica, header):
-        produce_lane.open_lane(call, replica, len(batch), lambda: _lane_answers(call, replica))
+        produce_lane.open_produce_lane(
+            call, replica, len(batch), lambda: _lane_answers(call, replica)
+        )
     return PartitionProduceResponse(
         index=replica.key.partition,
         base_offset=base_offset,
