@@ -150,8 +150,13 @@ class Compaction:
             and not replica.offline
             and not replica.log.is_broken
             and replica.key not in self._busy
+            and not self._node.moves.is_moving(replica.key)
             and self._uncleanable.get(replica.key) is not replica
         )
+
+    def is_busy(self, key: TopicPartition) -> bool:
+        """Tell whether a log is being cleaned."""
+        return key in self._busy
 
     def measure(self, replica: Replica, now_ms: int) -> Dirtiness:
         """Tell how dirty a log is; also for who wants to show it."""

@@ -16,6 +16,7 @@ from barnabas.broker.batch_check import OPENED_AT_ONCE
 from barnabas.broker.call import Call
 from barnabas.broker.coordinators import Coordinators
 from barnabas.broker.directory_jobs import DirectoryJobs
+from barnabas.broker.log_moves import LogMoves
 from barnabas.broker.metrics import Metrics
 from barnabas.broker.outcomes import NO_REPLY, CloseLink
 from barnabas.broker.placement import Placement
@@ -72,6 +73,7 @@ class Node:
         self.placement = Placement()
         #: What touches the directories as such goes through here: opening, renaming, checkpoints.
         self.directory_jobs = DirectoryJobs(world.background)
+        self.moves = LogMoves(self)
         #: Who may change topics and settings that exist: one task at a time.
         self.changes = Turns()
         #: Opens compressed batches on this thread.

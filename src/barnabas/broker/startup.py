@@ -12,7 +12,7 @@ from errno import EIO
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.broker import checkpointing, log_loading, topic_creation, znodes
+from barnabas.broker import checkpointing, folders, log_loading, topic_creation, znodes
 from barnabas.broker.disk_failures import is_of_directory
 from barnabas.model.cluster import Partition, Topic
 from barnabas.model.ids import TopicId, TopicPartition, topic_id_text
@@ -20,6 +20,7 @@ from barnabas.storage.directory import (
     Contents,
     FoundPartition,
     LogDirectory,
+    partition_of_future,
     read_identity,
 )
 
@@ -50,11 +51,12 @@ def start(node: Node) -> Task[None]:
         topics += yield from _adopt(node, contents)
     for topic in topics:
         node.topics.put(topic)
+    yield partial(world.background.run, partial(folders.sort_out, node, contents))
     yield from _raise_epochs(node)
-    yield lambda done: world.background.run(lambda: _set_strays_aside(node, contents), done)
     replicas = yield from log_loading.load_all(node)
     for replica in replicas:
         node.replicas.add(replica)
+    yield from _move_on(node, contents)
     if not replicas:
         return
     for directory in node.directories:
@@ -85,11 +87,11 @@ def _identity(disk: Disk, path: str) -> MetaProperties | None:
         return None  # opening it will tell
 
 
-def _open_directories(node: Node) -> list[Contents]:
+def _open_directories(node: Node) -> folders.Found:
     node.directories = [
         LogDirectory(node.world.disk, node.world.rng, path) for path in node.config.log_dirs
     ]
-    contents = []
+    contents: folders.Found = []
     for directory in node.directories:
         try:
             found = _open_directory(node, directory)
@@ -99,7 +101,7 @@ def _open_directories(node: Node) -> list[Contents]:
             directory.failure = problem
             log.critical("log directory %s is offline: %s", directory.path, problem)
         else:
-            contents.append(found)
+            contents.append((directory, found))
     if not contents:
         raise OSError(
             EIO, f"no log directory can be used; the last error: {node.directories[-1].failure}"
@@ -113,15 +115,13 @@ def _open_directory(node: Node, directory: LogDirectory) -> Contents:
         log.warning("%s: %s", directory.path, problem)
     for folder in found.deleted:
         node.world.disk.remove_tree(folder)
-    for partition in found.partitions:
-        node.placement.put(partition.topic_partition, directory)
     return found
 
 
-def _adopt(node: Node, contents: list[Contents]) -> Task[list[Topic]]:
+def _adopt(node: Node, contents: folders.Found) -> Task[list[Topic]]:
     """Make topics of the folders that another broker wrote; partitions it did not have are created."""
     by_name: dict[str, list[FoundPartition]] = {}
-    for found in contents:
+    for _, found in contents:
         for partition in found.partitions:
             by_name.setdefault(partition.topic_partition.topic, []).append(partition)
     topics = [_adopted(node, name, found) for name, found in sorted(by_name.items())]
@@ -167,20 +167,12 @@ def _raise_epochs(node: Node) -> Task[None]:
             topic.partitions = partitions
 
 
-def _set_strays_aside(node: Node, contents: list[Contents]) -> None:
-    for found in contents:
-        for partition in found.partitions:
-            key = partition.topic_partition
-            if _is_known(node, key, partition.topic_id):
-                continue
-            directory = node.placement.get(key)
-            assert directory is not None
-            node.placement.drop(key)
-            log.warning("%s belongs to no topic: set aside as %s", key, directory.rename_stray(key))
-
-
-def _is_known(node: Node, key: TopicPartition, topic_id: bytes | None) -> bool:
-    topic = node.topics.by_name.get(key.topic)
-    return (
-        topic is not None and key.partition < len(topic.partitions) and topic_id in (None, topic.id)
-    )
+def _move_on(node: Node, contents: folders.Found) -> Task[None]:
+    """Begin moves between directories again that the last stop came before: what was copied is not trusted."""
+    for directory, found in contents:
+        for path in found.future:
+            replica = node.replicas.get(*partition_of_future(path))
+            if replica is None or not directory.is_online:
+                continue  # its own directory may be offline: then this is the only copy
+            yield partial(node.world.background.run, partial(node.world.disk.remove_tree, path))
+            node.moves.request(replica, directory)

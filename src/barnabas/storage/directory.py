@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from errno import EEXIST
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.ids import (
@@ -86,6 +87,19 @@ def parse_folder(name: str) -> TopicPartition | None:
     if match is None or topic_name_problem(match[1]) is not None or int(match[2]) > PARTITION_MAX:
         return None
     return TopicPartition(match[1], int(match[2]))
+
+
+def future_name(key: TopicPartition, rng: Rng) -> str:
+    """Name the folder of a partition on its way into a directory."""
+    return f"{key}.{rng.random_bytes(16).hex()}{FUTURE_SUFFIX}"
+
+
+def partition_of_future(path: str) -> TopicPartition:
+    """Tell which partition such a folder is a copy of."""
+    aside = _SET_ASIDE.fullmatch(path.rpartition("/")[2])
+    key = parse_folder(aside[1]) if aside else None
+    assert key is not None, f"{path} was sorted in as a future folder"
+    return key
 
 
 def read_identity(disk: Disk, path: str) -> MetaProperties | None:
@@ -187,6 +201,31 @@ class LogDirectory:
     def rename_stray(self, key: TopicPartition) -> str:
         """Set aside a folder that belongs to no known topic: kept, and never opened again; its new path."""
         return self._set_aside(key, STRAY_SUFFIX)
+
+    # Moving in from another directory
+
+    def make_future(self, key: TopicPartition, topic_id: TopicId) -> str:
+        """Make the folder into which a partition of another directory is copied; its path."""
+        folder = self._file(future_name(key, self._rng))
+        self._disk.make_dir(folder, sync=False)
+        self._claim(folder, topic_id)
+        return folder
+
+    def take_future(self, folder: str, key: TopicPartition) -> str:
+        """Let a complete copy be the partition's folder; its new path. Not synced: a flush of the log does that."""
+        path = self._file(str(key))
+        if self._disk.exists(path):
+            raise FileExistsError(EEXIST, "the partition has a folder here", path)
+        self._disk.rename(folder, path)
+        self._forget(key)
+        return path
+
+    def holds(self, key: TopicPartition, topic_id: TopicId) -> bool:
+        """Tell whether there is a folder of this very topic's partition."""
+        folder = self._file(str(key))
+        return self._disk.is_dir(folder) and self._read_topic_id(folder) == topic_id
+
+    # Checkpoints
 
     def write_checkpoints(
         self,

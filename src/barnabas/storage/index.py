@@ -61,6 +61,19 @@ class Index:
         self.last = (key, value)
 
     @property
+    def saved_bytes(self) -> int:
+        """Bytes of entries in the file."""
+        return self._parts[0]
+
+    def on_file(self, file: File) -> Index:
+        """Return the same entries over another file, which holds what this one's holds."""
+        other = Index(file, self._entry)
+        saved, tail = self._parts
+        other._parts = (saved, bytearray(tail))
+        other.last = self.last
+        return other
+
+    @property
     def has_tail(self) -> bool:
         """Tell whether there is something to spill."""
         return bool(self._parts[1])

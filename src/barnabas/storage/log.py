@@ -123,7 +123,7 @@ class Log(LogReader):
         self._folder_is_new = loaded.recovery_point == 0
         self._closed_unflushed = self._has_closed_unflushed()
         self._broken: OSError | None = None
-        self._flushing = False
+        self._flushing: FlushJob | None = None
         #: Base offsets of segments that a new one is about to replace: until then they stay.
         self._swapping: tuple[int, ...] = ()
         self._last_flush_ms = now_ms
@@ -548,14 +548,14 @@ class Log(LogReader):
         if not segments and not names_due:
             self._closed_unflushed = False  # what was closed has been dropped since
             return None
-        self._flushing = True
-        return FlushJob(
+        self._flushing = FlushJob(
             self._disk,
             self.directory if names_due else None,
             segments,
             self._side_files() if names_due else self._snapshots.unsynced,
             FlushPoint(end_offset, self._names_changes, self._folder_is_new, now_ms),
         )
+        return self._flushing
 
     def _side_files(self) -> tuple[File, ...]:
         """Name the small files that go with a change of names: the leader epochs come by a rename."""
@@ -580,7 +580,11 @@ class Log(LogReader):
 
         The kernel may forget a failed write once it has told of it, so trying again would prove nothing.
         """
-        self._flushing = False
+        if job is not self._flushing:
+            if job.error is not None:
+                raise job.error
+            return  # it flushed what the log has left since: see `relocate`
+        self._flushing = None
         if job.error is not None:
             self._break(job.error)
             raise job.error
@@ -619,6 +623,28 @@ class Log(LogReader):
     def moved_to(self, directory: str) -> None:
         """Follow the folder to its new name: files opened before follow by themselves."""
         self.directory = self._snapshots.directory = directory
+
+    def relocate(self, directory: str, segments: Sequence[Segment]) -> None:
+        """Go on in another folder, whose files hold the same bytes: `segments` are this log's, opened there.
+
+        Only closed segments are known to be on the medium there. A flush under way in the old folder is left to its end,
+        and says nothing about the new one: until a flush of everything has ended, the old folder must stay.
+        """
+        self._check_usable()
+        assert not self._swapping
+        assert [segment.base_offset for segment in segments] == self.base_offsets
+        self._segments = tuple(segments)
+        self._active = self._segments[-1]
+        self._hints.clear()
+        self._snapshots.unsynced = ()
+        self.moved_to(directory)
+        self._flushing = None
+        self.recovery_point = min(self.recovery_point, self._active.base_offset)
+        self._active.unsynced = True
+        self._names_changes += 1
+        self._folder_is_new = True
+        self._closed_unflushed = self._has_closed_unflushed()
+        self._set_roll_limits()
 
     # Trouble
 

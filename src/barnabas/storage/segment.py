@@ -127,6 +127,23 @@ class Segment:
         timestamp = self.largest[0]
         return timestamp if timestamp >= 0 else self.log.modified_ms()
 
+    def in_folder(self, disk: Disk, folder: str) -> Segment:
+        """Return this segment as it is in another folder, whose files hold the same bytes."""
+        log, offsets, times = (
+            disk.open(f"{folder}/{file_name(self.base_offset, suffix)}")
+            for suffix in (LOG, OFFSET_INDEX, TIME_INDEX)
+        )
+        aborted = self.aborted.at_path(f"{folder}/{file_name(self.base_offset, TXN_INDEX)}")
+        other = Segment(
+            self.base_offset, (log, offsets, times), aborted, self.created_ms, self.jitter_ms
+        )
+        other.offset_index = self.offset_index.on_file(offsets)
+        other.time_index = self.time_index.on_file(times)
+        other.size, other.written_from = self.size, self.size
+        other.since_index, other.largest = self.since_index, self.largest
+        other.first_timestamp = self.first_timestamp
+        return other
+
     # Adding
 
     def add_index_entries(self, last_offset: int, position: int) -> None:

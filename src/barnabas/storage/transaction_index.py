@@ -118,6 +118,15 @@ class TransactionIndex:
 
     # Opening and closing
 
+    def at_path(self, path: str) -> TransactionIndex:
+        """Return the same entries in another file, which holds what this one's holds."""
+        other = TransactionIndex(self._disk, path)
+        if self._size:
+            other._file = self._disk.open(path)
+            other._size = self._size
+            other._synced = False
+        return other
+
     def load(self, base_offset: int) -> bool:
         """Take over the entries that are on disk; tell whether they look right."""
         try:

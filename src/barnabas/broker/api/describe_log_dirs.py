@@ -16,6 +16,7 @@ from barnabas.wire.messages.describe_log_dirs import (
 
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
+    from barnabas.broker.log_moves import Move
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
@@ -64,6 +65,10 @@ def _describe(
     for replica in node.replicas:
         if replica.directory is directory and (wanted is None or replica.key in wanted):
             by_topic.setdefault(replica.key.topic, []).append(_partition(replica))
+    for move in node.moves.into(directory):
+        key = move.replica.key
+        if wanted is None or key in wanted:
+            by_topic.setdefault(key.topic, []).append(_future(move))
     return DescribeLogDirsResult(
         log_dir=directory.path,
         topics=[
@@ -72,6 +77,15 @@ def _describe(
         ],
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
+    )
+
+
+def _future(move: Move) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=move.replica.key.partition,
+        partition_size=move.size_bytes,
+        offset_lag=move.offset_lag,
+        is_future_key=True,
     )
 
 

@@ -369,6 +369,14 @@ LOG_SETTINGS: Final = settings(
         update=Update.CLUSTER_WIDE,
     ),
     Setting(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        Kind.LONG,
+        LONG_MAX,
+        "How fast partitions are copied to another log directory.",
+        allowed=at_least(0),
+        update=Update.CLUSTER_WIDE,
+    ),
+    Setting(
         "num.recovery.threads.per.data.dir",
         Kind.INT,
         2,

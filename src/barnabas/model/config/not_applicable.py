@@ -216,12 +216,11 @@ _NAMES_BY_REASON: Final = {
         "group.coordinator.append.linger.ms",
         "group.coordinator.cached.buffer.max.bytes",
     ),
-    "partitions are not moved between log directories": (
+    "a move between log directories is slowed down piece by piece, without windows": (
         "alter.log.dirs.replication.quota.window.num",
         "alter.log.dirs.replication.quota.window.size.seconds",
-        "cordoned.log.dirs",
-        "replica.alter.log.dirs.io.max.bytes.per.second",
     ),
+    "directories are not cordoned off": ("cordoned.log.dirs",),
     "the system's own limits apply when brokers connect to each other": (
         "socket.connection.setup.timeout.max.ms",
         "socket.connection.setup.timeout.ms",
