@@ -10,10 +10,11 @@ import pytest
 from barnabas.broker import checkpointing, znodes
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.replicas import Replica
+from barnabas.broker.retention import Retention
 from barnabas.core.partition import PartitionState
 from barnabas.core.producer_state import ProducerStates
 from barnabas.model.errors import ErrorCode
-from barnabas.sim.checkers import History, Promises
+from barnabas.sim.checkers import Expiry, History, Promises
 from barnabas.sim.machine import Crash
 from barnabas.sim.run import run_seed
 from barnabas.sim.violation import Violation
@@ -82,7 +83,7 @@ def test_a_node_that_cuts_its_log_at_a_restart_is_found(monkeypatch):
 
 
 def test_a_node_that_forgets_what_producers_wrote_is_found(monkeypatch):
-    monkeypatch.setattr(ProducerStates, "check", lambda self, header: None)
+    monkeypatch.setattr(ProducerStates, "check", lambda self, header, guard=None: None)
     found = first_violation("nothing twice", "order is kept")
     assert "stands at offset" in found.what
 
@@ -90,10 +91,10 @@ def test_a_node_that_forgets_what_producers_wrote_is_found(monkeypatch):
 def test_a_node_that_refuses_a_good_sequence_is_found(monkeypatch):
     check, calls = ProducerStates.check, [0]
 
-    def confused(self, header):
+    def confused(self, header, guard=None):
         calls[0] += 1
         wrong = calls[0] % 50 == 0
-        return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if wrong else check(self, header)
+        return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER if wrong else check(self, header, guard)
 
     monkeypatch.setattr(ProducerStates, "check", confused)
     first_violation("sequences are known")
@@ -199,6 +200,17 @@ def test_a_request_that_fails_for_no_known_reason_is_found(monkeypatch):
     first_violation("failures are explained", "work gets done")
 
 
+def test_a_node_that_deletes_early_is_found(monkeypatch):
+    read_clock = Retention._read_clock
+    monkeypatch.setattr(Retention, "_read_clock", lambda self: read_clock(self) + 10_000)
+    first_violation("young records stay")
+
+
+def test_a_node_that_never_deletes_is_found(monkeypatch):
+    monkeypatch.setattr(Retention, "_read_clock", lambda _self: 0)
+    first_violation("old records go")
+
+
 # Told to the history
 
 KEY = ("topic", 0)
@@ -264,6 +276,28 @@ def test_deleted_records_are_not_missed(history):
     history.judge(KEY, [(1, b"p2")], 1)
     with broken("deleted is gone"):
         history.judge(KEY, [(0, b"p1"), (1, b"p2")], 0)
+
+
+def test_records_go_when_they_are_old_and_not_before(history):
+    history.add_partition(KEY, flushed=False, expiry=Expiry(100))
+    history.now_ms = lambda: 1000
+    history.on_made(KEY, "p", [b"p1", b"p2"])
+    history.on_acknowledged(KEY, "p", 1, 0, [b"p1", b"p2"])
+    assert history.may_be_deleted(KEY, 1)
+    history.now_ms = lambda: 1099
+    with broken("young records stay"):
+        history.judge(KEY, [], 2)
+    history.now_ms = lambda: 1100
+    with broken("old records go"):
+        history.judge(KEY, [(1, b"p2")], 1)
+    history.judge(KEY, [], 2)
+
+
+def test_nothing_is_said_of_when_records_go_by_size(history):
+    history.add_partition(KEY, flushed=False, expiry=Expiry(None))
+    history.on_made(KEY, "p", [b"p1", b"p2"])
+    history.on_acknowledged(KEY, "p", 1, 0, [b"p1", b"p2"])
+    history.judge(KEY, [(1, b"p2")], 1)
 
 
 def test_a_copy_whose_first_stand_was_deleted_is_not_out_of_order(history):

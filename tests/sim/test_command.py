@@ -3,6 +3,9 @@
 import subprocess
 import sys
 
+from barnabas.sim.run import RETENTION_LIKELIHOOD
+from barnabas.sim.world import Scheduler
+
 
 def command(*arguments):
     return subprocess.run(
@@ -40,6 +43,18 @@ def test_groups_can_be_left_out():
     assert bare.returncode == 0, bare.stdout
     assert "g0m0" in command("--seed", group_seed, "--trace").stdout
     assert "g0m0" not in bare.stdout
+
+
+def test_retention_can_be_left_out():
+    expiring_seed = next(
+        str(seed)
+        for seed in range(100)
+        if Scheduler(seed).chance("retention").random() < RETENTION_LIKELIHOOD
+    )
+    digests = {
+        command("--seed", expiring_seed, *more).stdout for more in ((), ("--without-retention",))
+    }
+    assert len(digests) == 2
 
 
 def test_it_wants_to_know_which_seeds():

@@ -14,8 +14,8 @@ def kept_seeds():
     return [int(line.split()[0]) for line in lines if line.strip() and not line.startswith("#")]
 
 
-def run(seed, *, with_groups=True):
-    verdict = run_seed(seed, with_groups=with_groups)
+def run(seed, **how):
+    verdict = run_seed(seed, **how)
     assert verdict.violation is None, (
         f"{verdict.violation}\nreplay with: make sim SEED={seed}, or python -m barnabas.sim --seed {seed} --trace"
     )
@@ -28,10 +28,10 @@ def test_every_promise_holds(seed):
 
 @pytest.mark.parametrize("seed", kept_seeds())
 def test_a_seed_that_failed_once_holds(seed):
-    run(seed)
+    run(seed, with_retention=False)
 
 
 @pytest.mark.parametrize("seed", kept_seeds())
 def test_a_seed_that_failed_once_holds_without_groups(seed):
     """Most of them failed before there were groups."""
-    run(seed, with_groups=False)
+    run(seed, with_groups=False, with_retention=False)

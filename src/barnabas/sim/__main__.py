@@ -6,8 +6,13 @@ import argparse
 import logging
 import sys
 import time
+from functools import partial
+from typing import TYPE_CHECKING
 
 from barnabas.sim.run import Verdict, run_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def main() -> int:
@@ -18,26 +23,31 @@ def main() -> int:
     which.add_argument("--seeds", metavar="START:END", help="run a range, END not included")
     parser.add_argument("--trace", action="store_true", help="with --seed: tell all that happens")
     parser.add_argument("--without-groups", action="store_true", help="leave consumer groups out")
+    parser.add_argument("--without-retention", action="store_true", help="let no records go")
     asked = parser.parse_args()
-    with_groups = not asked.without_groups
+    run = partial(
+        run_seed,
+        with_groups=not asked.without_groups,
+        with_retention=not asked.without_retention,
+    )
     if asked.seed is not None:
-        return _run_one(asked.seed, trace=asked.trace, with_groups=with_groups)
+        return _run_one(run, asked.seed, trace=asked.trace)
     start, _, end = asked.seeds.partition(":")
-    return _run_many(range(int(start), int(end)), with_groups=with_groups)
+    return _run_many(run, range(int(start), int(end)))
 
 
-def _run_one(seed: int, *, trace: bool, with_groups: bool) -> int:
+def _run_one(run: Callable[..., Verdict], seed: int, *, trace: bool) -> int:
     if trace:
         logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="    log: %(message)s")
-    verdict = run_seed(seed, with_groups=with_groups, on_note=_tell if trace else None)
+    verdict = run(seed, on_note=_tell if trace else None)
     print(_sentence(verdict))  # noqa: T201
     return 1 if verdict.violation else 0
 
 
-def _run_many(seeds: range, *, with_groups: bool) -> int:
+def _run_many(run: Callable[..., Verdict], seeds: range) -> int:
     failed, started = [], time.monotonic()
     for done, seed in enumerate(seeds, start=1):
-        verdict = run_seed(seed, with_groups=with_groups)
+        verdict = run(seed)
         if verdict.violation is not None:
             failed.append(seed)
             print(f"\r{_sentence(verdict)}")  # noqa: T201

@@ -15,6 +15,8 @@ of its insides only end offsets and recovery points are looked at, when it dies 
 | epochs never fall           | later records are of the same or a later leader epoch                             |
 | the watermark never falls   | as one connection sees it                                                          |
 | deleted is gone             | records that were deleted stay so, and no others go                               |
+| young records stay          | what goes by retention.ms is older than that, unless clocks jump                   |
+| old records go              | what is older goes, while the broker is well                                       |
 | times are found             | looking up a timestamp gives the first record that is not older                   |
 | sequences are known         | a sequence is refused only if records were lost                                    |
 | failures are explained      | no request fails with an exception that the node did not expect                   |
@@ -34,7 +36,7 @@ from barnabas.sim.machine import Crash
 from barnabas.sim.violation import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.broker.node import Node
 
@@ -59,6 +61,13 @@ class Promises:
     in_order: bool
 
 
+@dataclass(slots=True, frozen=True)
+class Expiry:
+    """How long records stay, by a clock that is right; None where nothing can be said of it."""
+
+    retention_ms: int | None
+
+
 @dataclass(slots=True)
 class Ledger:
     """What is known of one partition."""
@@ -72,6 +81,10 @@ class Ledger:
     cuts: list[Cut] = field(default_factory=list)
     #: Records below the first were deleted for sure, those from the second on were not.
     deleted: tuple[int, int] = (0, 0)
+    #: How records go by themselves; None if they do not.
+    expiry: Expiry | None = None
+    #: When each record was made, if they go by time.
+    made_ms: dict[bytes, int] = field(default_factory=dict)
     #: Records that may stand in the log twice, and out of order.
     forgiven: dict[bytes, None] = field(default_factory=dict)
 
@@ -92,14 +105,16 @@ class History:
     def __init__(self, *, failures_explained: bool) -> None:
         """Know nothing; requests may fail for reasons unknown to the node if its store or disk fails."""
         self.failures_explained = failures_explained
+        #: The true time.
+        self.now_ms: Callable[[], int] = lambda: 0
         self.ledgers: dict[Key, Ledger] = {}
         self.promises: dict[str, Promises] = {}
         self._producer_ids: dict[int, str] = {}
         self._left: dict[Key, Left] = {}
 
-    def add_partition(self, key: Key, *, flushed: bool) -> None:
+    def add_partition(self, key: Key, *, flushed: bool, expiry: Expiry | None = None) -> None:
         """Watch a partition."""
-        self.ledgers[key] = Ledger(flushed)
+        self.ledgers[key] = Ledger(flushed, expiry=expiry)
 
     # Producers
 
@@ -113,9 +128,11 @@ class History:
 
     def on_made(self, key: Key, producer: str, values: Sequence[bytes]) -> None:
         """See records made; they may be sent any number of times from now on."""
-        made = self.ledgers[key].made
+        ledger = self.ledgers[key]
+        made = ledger.made
         for value in values:
             made[value] = (producer, len(made))
+            ledger.made_ms[value] = self.now_ms()
 
     def on_acknowledged(
         self, key: Key, producer: str, life: int, base_offset: int, values: Sequence[bytes]
@@ -168,15 +185,33 @@ class History:
 
     def may_be_deleted(self, key: Key, offset: int) -> bool:
         """Tell whether a reader may find that the log starts after this offset."""
-        return offset < self.ledgers[key].deleted[1]
+        ledger = self.ledgers[key]
+        return ledger.expiry is not None or offset < ledger.deleted[1]
 
     def _check_start(self, key: Key, log_start_offset: int) -> None:
-        sure, maybe = self.ledgers[key].deleted
-        if not sure <= log_start_offset <= maybe:
+        ledger = self.ledgers[key]
+        sure, maybe = ledger.deleted
+        if ledger.expiry is not None and log_start_offset > maybe:
+            self._check_expired(key, ledger, log_start_offset)
+        elif not sure <= log_start_offset <= maybe:
             raise Violation(
                 "deleted is gone",
                 f"{_name(key)} starts at {log_start_offset}, but was cut at {sure}, and never asked to be above {maybe}",
             )
+
+    def _check_expired(self, key: Key, ledger: Ledger, log_start_offset: int) -> None:
+        """See that nothing went by time before its time."""
+        assert ledger.expiry is not None
+        retention_ms = ledger.expiry.retention_ms
+        if retention_ms is None:
+            return
+        for value, offset in ledger.acknowledged.items():
+            age_ms = self.now_ms() - ledger.made_ms[value]
+            if ledger.deleted[1] <= offset < log_start_offset and age_ms < retention_ms:
+                raise Violation(
+                    "young records stay",
+                    f"{_text(value)} at offset {offset} of {_name(key)} went after {age_ms} ms of {retention_ms}",
+                )
 
     # Readers
 
@@ -320,6 +355,11 @@ class History:
         ledger = self.ledgers[key]
         there = dict(records)
         self._check_start(key, start_offset)
+        if records and ledger.expiry is not None and ledger.expiry.retention_ms is not None:
+            raise Violation(
+                "old records go",
+                f"{_text(records[0][1])} is still in {_name(key)}, and nothing was made for long",
+            )
         for value, offset in ledger.acknowledged.items():
             if offset >= start_offset and there.get(offset) != value:
                 found = there.get(offset)

@@ -14,7 +14,7 @@ from barnabas.broker.coordinators import TOPIC as OFFSETS_TOPIC
 from barnabas.broker.node import Node
 from barnabas.model.config.broker_config import BrokerConfig
 from barnabas.sim.admin import Admin, TopicSpec
-from barnabas.sim.checkers import History, Promises
+from barnabas.sim.checkers import Expiry, History, Promises
 from barnabas.sim.consumer import Auditor, Consumer
 from barnabas.sim.faults import Faults
 from barnabas.sim.groups import GroupPlan, Groups, OffsetAuditor, draw_plan
@@ -22,7 +22,7 @@ from barnabas.sim.machine import Crash, Machine
 from barnabas.sim.network import Network
 from barnabas.sim.producer import Producer, Style
 from barnabas.sim.violation import Violation
-from barnabas.sim.world import MS, SECOND, Scheduler
+from barnabas.sim.world import MS, SECOND, START_MS, Scheduler
 from barnabas.wire.compression import Codec
 
 if TYPE_CHECKING:
@@ -58,6 +58,20 @@ TOPIC_SETTINGS: Final = (
 )
 
 
+#: In a part of the runs records go by themselves, soon enough to be seen.
+RETENTION_LIKELIHOOD: Final = 0.25
+RETENTION_SETTINGS: Final = (
+    ("retention.ms", "500"),
+    ("retention.ms", "1500"),
+    ("retention.bytes", "0"),
+    ("retention.bytes", "2000"),
+)
+OFTEN_LOOKED_AT: Final = {
+    "log.initial.task.delay.ms": "100",
+    "log.retention.check.interval.ms": "150",
+}
+
+
 @dataclass(slots=True, frozen=True)
 class Verdict:
     """How a run ended; `violation` is None if every promise held."""
@@ -74,17 +88,18 @@ def run_seed(
     *,
     node_class: type[Node] = Node,
     with_groups: bool = True,
+    with_retention: bool = True,
     on_note: Callable[[int, str], None] | None = None,
 ) -> Verdict:
     """Run one seed. `node_class` is for trying out nodes that break a promise.
 
-    Without groups the run is what it would be if the seed had drawn none.
+    Without groups or retention the run is what it would be if the seed had drawn none.
     """
     broker_log = logging.getLogger("barnabas")
     was_disabled = broker_log.manager.disable
     if on_note is None:
         logging.disable(logging.CRITICAL)
-    run = Run(seed, node_class, on_note, with_groups=with_groups)
+    run = Run(seed, node_class, on_note, with_groups=with_groups, with_retention=with_retention)
     violation = None
     try:
         run.play()
@@ -108,28 +123,36 @@ class Run:
         on_note: Callable[[int, str], None] | None,
         *,
         with_groups: bool,
+        with_retention: bool,
     ) -> None:
         """Build everything; nothing happens yet."""
         self.scheduler = Scheduler(seed, on_note)
         self._chance = self.scheduler.chance("run")
         group_chance = self.scheduler.chance("groups")
         plan = draw_plan(group_chance) if with_groups else GroupPlan(has_groups=False)
-        config = _broker_config(self._chance, plan.broker_settings)
+        retention_chance = self.scheduler.chance("retention")
+        expires = with_retention and retention_chance.random() < RETENTION_LIKELIHOOD
+        looks = OFTEN_LOOKED_AT if expires else {}
+        config = _broker_config(self._chance, {**plan.broker_settings, **looks})
         self.machine = Machine(self.scheduler, config, node_class)
         self.network = Network(self.scheduler, self.machine)
         self.faults = Faults(self.scheduler, self.machine, self.network)
         explained = {"disk error", "store failure"}.intersection(self.faults.kinds)
         self.history = History(failures_explained=bool(explained))
+        self.history.now_ms = lambda: START_MS + self.scheduler.now_us // MS
         self.machine.watcher = self.history
         topics = [
             _topic(self._chance, f"t{number}") for number in range(self._chance.randint(1, 2))
         ]
+        if expires:
+            topics[-1] = _expiring(retention_chance, topics[-1])
         self.keys: list[Key] = []
         for topic in topics:
+            expiry = _expiry(topic, self.faults.kinds)
             flushed = dict(topic.configs).get("flush.messages", "1" if plan.flushed else "") == "1"
             for index in range(topic.partition_count):
                 self.keys.append((topic.name, index))
-                self.history.add_partition((topic.name, index), flushed=flushed)
+                self.history.add_partition((topic.name, index), flushed=flushed, expiry=expiry)
         scratch = [
             TopicSpec(f"s{number}", self._chance.randint(1, 3))
             for number in range(self._chance.randint(0, 2))
@@ -264,6 +287,18 @@ def _topic(chance: random.Random, name: str) -> TopicSpec:
         if chance.random() < likelihood
     ]
     return TopicSpec(name, chance.randint(1, 3), tuple(configs))
+
+
+def _expiring(chance: random.Random, topic: TopicSpec) -> TopicSpec:
+    return topic._replace(configs=(*topic.configs, chance.choice(RETENTION_SETTINGS)))
+
+
+def _expiry(topic: TopicSpec, kinds: list[str]) -> Expiry | None:
+    """Tell what is known of when the records of a topic go: nothing by size, nor with a wrong clock."""
+    configs = dict(topic.configs)
+    if "retention.ms" in configs and "clock jump" not in kinds:
+        return Expiry(int(configs["retention.ms"]))
+    return Expiry(None) if "retention.ms" in configs or "retention.bytes" in configs else None
 
 
 def _style(chance: random.Random, kinds: list[str]) -> Style:
