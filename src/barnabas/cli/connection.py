@@ -120,6 +120,12 @@ def remember(ctx: click.Context, options: ClientOptions) -> None:
     ctx.ensure_object(dict)[_OBJ_KEY] = options
 
 
+def typed_output(ctx: click.Context) -> str | None:
+    """The -o typed before the noun, for commands without a connection."""
+    options: ClientOptions = ctx.ensure_object(dict).get(_OBJ_KEY, ClientOptions())
+    return options.output
+
+
 def connected(command: Command) -> Command:
     """Decorate a command: it gets the connection options, and a Connection as first argument."""
 

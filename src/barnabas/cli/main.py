@@ -30,6 +30,7 @@ COMMANDS = {
     "produce": ("barnabas.cli.produce:produce", "Send lines, files or JSON as records to a topic."),
     "consume": ("barnabas.cli.consume:consume", "Read records of a topic."),
     "config": ("barnabas.cli.config:config", "Get and set settings of topics and brokers."),
+    "log": ("barnabas.cli.log:log", "Look into a data directory, check it, repair it."),
     "completion": ("barnabas.cli.completion:completion", "Print the completion script of a shell."),
 }
 

@@ -1,0 +1,229 @@
+"""Everything that can be said of one segment by looking at it: its batches, its holes, its indexes.
+
+Job: one walk over the log file that feeds every check. Must not know other segments but for the bounds given, nor what is
+to be done about what it finds.
+
+Invariant: nothing is changed; memory is bounded by the transactions that are open at once and the damage that is found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.core.epochs import EpochEntry
+from barnabas.storage.index_check import OffsetIndexCheck, TimeIndexCheck
+from barnabas.storage.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, file_name
+from barnabas.storage.transaction_index import AbortedTransaction, decode_index
+from barnabas.storage.walk import Damaged, LogWalk, Whole
+from barnabas.wire.batch import BatchError
+from barnabas.wire.control_batch import read_marker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.ports import Disk, File
+    from barnabas.wire.batch import BatchHeader
+
+
+class Hole(NamedTuple):
+    """Offsets that cannot be read, and the bytes in their place: none where they are simply not there."""
+
+    position: int
+    size: int
+    first_offset: int
+    #: The last one; below the first where nobody can tell, at the end of a log.
+    last_offset: int
+    reason: str
+    is_torn: bool = False
+
+
+class Transactions:
+    """Which transactions are open, while the batches of a partition go by; and which were aborted."""
+
+    def __init__(self) -> None:
+        """Know of none."""
+        self._first_offsets: dict[int, int] = {}
+
+    def on_records(self, header: BatchHeader) -> None:
+        """Note a batch of records."""
+        if header.is_transactional:
+            self._first_offsets.setdefault(header.producer_id, header.base_offset)
+
+    def on_marker(self, header: BatchHeader, *, commit: bool) -> AbortedTransaction | None:
+        """Note the end of a transaction; return it if records of it were aborted."""
+        first_offset = self._first_offsets.pop(header.producer_id, None)
+        if commit or first_offset is None:
+            return None
+        stable = min(self._first_offsets.values(), default=header.next_offset)
+        return AbortedTransaction(first_offset, header.producer_id, header.base_offset, stable)
+
+
+@dataclass(slots=True)
+class SegmentReport:
+    """What one segment is."""
+
+    base_offset: int
+    size_bytes: int
+    batch_count: int = 0
+    record_count: int = 0
+    #: The offset after the last good record.
+    end_offset: int = 0
+    holes: list[Hole] = field(default_factory=list)
+    #: Ending of an index file -> what is wrong with it.
+    index_problems: dict[str, str] = field(default_factory=dict)
+    #: Where each leader epoch is first met.
+    epochs: list[EpochEntry] = field(default_factory=list)
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+
+
+@dataclass(slots=True, frozen=True)
+class Place:
+    """Where a segment stands in its log."""
+
+    directory: str
+    base_offset: int
+    #: The base offset of the next one; None for the last.
+    end_offset: int | None
+    #: Compaction leaves gaps: they are no holes.
+    compacted: bool
+    #: The log is known to have reached this offset.
+    known_end: int = 0
+
+
+#: Relative offsets have four bytes in the indexes.
+_MAX_OFFSETS = 2**31
+
+
+def check_segment(
+    disk: Disk, place: Place, transactions: Transactions, progress: Callable[[int], None]
+) -> SegmentReport:
+    """Look at a segment from end to end; `progress` gets the bytes as they are passed."""
+    return _Check(disk, place, transactions).run(progress)
+
+
+class _Check:
+    def __init__(self, disk: Disk, place: Place, transactions: Transactions) -> None:
+        self._disk = disk
+        self._place = place
+        self._transactions = transactions
+        base = place.base_offset
+        self._log = disk.open(self._path(LOG))
+        self._report = SegmentReport(base, self._log.size(), end_offset=base)
+        offsets, times = self._open(OFFSET_INDEX), self._open(TIME_INDEX)
+        self._offsets = OffsetIndexCheck(offsets, base) if offsets else None
+        self._times = TimeIndexCheck(times, base) if times else None
+        end = place.end_offset if place.end_offset is not None else base + _MAX_OFFSETS
+        self._walk = LogWalk(self._log, first_offset=base, end_offset=end)
+        self._bad: Damaged | None = None
+        self._abort_markers: dict[tuple[int, int], None] = {}
+
+    def run(self, progress: Callable[[int], None]) -> SegmentReport:
+        for piece in self._walk.pieces():
+            if isinstance(piece, Whole):
+                self._on_batch(piece)
+            else:
+                self._on_damage(piece)
+            progress(piece.size)
+        self._finish()
+        return self._report
+
+    def _path(self, suffix: str) -> str:
+        return f"{self._place.directory}/{file_name(self._place.base_offset, suffix)}"
+
+    def _open(self, suffix: str) -> File | None:
+        try:
+            return self._disk.open(self._path(suffix))
+        except FileNotFoundError:
+            self._report.index_problems[suffix] = "it is missing"
+            return None
+
+    # The log
+
+    def _on_batch(self, piece: Whole) -> None:
+        header, report = piece.header, self._report
+        self._close_hole(piece.position, header.base_offset)
+        report.batch_count += 1
+        report.record_count += header.record_count
+        report.end_offset = header.next_offset
+        epochs = report.epochs
+        if header.partition_leader_epoch > (epochs[-1].epoch if epochs else -1):
+            epochs.append(EpochEntry(header.partition_leader_epoch, header.base_offset))
+        if self._offsets is not None:
+            self._offsets.on_batch(piece.position, header)
+        if self._times is not None:
+            self._times.on_batch(header)
+        self._follow_transaction(piece)
+
+    def _on_damage(self, piece: Damaged) -> None:
+        self._bad = piece
+        if self._offsets is not None:
+            self._offsets.on_hole(piece.position + piece.size)
+        if self._times is not None:
+            self._times.on_hole()
+
+    def _follow_transaction(self, piece: Whole) -> None:
+        header = piece.header
+        if not header.is_control:
+            self._transactions.on_records(header)
+            return
+        try:
+            marker = read_marker(self._walk.read(piece))
+        except BatchError:
+            return
+        if marker is None:
+            return
+        if not marker.commit:
+            self._abort_markers[header.producer_id, header.base_offset] = None
+        aborted = self._transactions.on_marker(header, commit=marker.commit)
+        if aborted is not None:
+            self._report.aborted.append(aborted)
+
+    def _close_hole(self, position: int, next_offset: int) -> None:
+        """Write down what is missing between the last good batch and this offset."""
+        bad, self._bad = self._bad, None
+        first, last = self._report.end_offset, next_offset - 1
+        if bad is not None:
+            hole = Hole(bad.position, bad.size, first, last, bad.reason, bad.is_torn)
+            self._report.holes.append(hole)
+        elif last >= first and not self._place.compacted:
+            self._report.holes.append(Hole(position, 0, first, last, "records are missing"))
+
+    # The end
+
+    def _finish(self) -> None:
+        report, closed = self._report, self._place.end_offset is not None
+        if self._place.end_offset is not None:
+            self._close_hole(report.size_bytes, self._place.end_offset)
+        elif self._bad is not None:
+            known_end = min(self._place.known_end, self._place.base_offset + _MAX_OFFSETS)
+            self._close_hole(report.size_bytes, max(report.end_offset, known_end))
+        if self._offsets is not None:
+            self._offsets.finish()
+            self._note_index(OFFSET_INDEX, self._offsets.problem)
+        if self._times is not None:
+            self._times.finish(closed=closed)
+            self._note_index(TIME_INDEX, self._times.problem)
+        self._note_index(TXN_INDEX, self._transaction_index_problem())
+        self._log.close()
+
+    def _note_index(self, suffix: str, problem: str) -> None:
+        if problem:
+            self._report.index_problems[suffix] = problem
+
+    def _transaction_index_problem(self) -> str:
+        try:
+            found = decode_index(self._disk.read_file(self._path(TXN_INDEX)))
+        except FileNotFoundError:
+            found = []
+        except BatchError as problem:
+            return str(problem)
+        entries = {(one.producer_id, one.last_offset) for one in found}
+        for one in self._report.aborted:
+            if (one.producer_id, one.last_offset) not in entries:
+                return f"the transaction aborted at offset {one.last_offset} is not in it"
+        if not self._report.holes:
+            for one in found:
+                if (one.producer_id, one.last_offset) not in self._abort_markers:
+                    return f"no transaction was aborted at offset {one.last_offset}"
+        return ""
