@@ -626,6 +626,15 @@ def test_static_consumers(both, topic, group):
     both.ask_all(describe, allowed=("client_host",))
 
 
+def test_racks_of_members(both, shared_topic, group):
+    said = {"subscribed_topic_names": [shared_topic], "server_assignor": "range"}
+    both.ask(consumer_beat(group, rack_id="north", **said), 1)
+    both.ask(consumer_beat(group, member_id="member-2", rack_id="south", **said), 1)
+    both.ask(consumer_beat(group, epoch=1, rack_id="west"), 1)
+    describe = consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=[group])
+    both.ask_all(describe, allowed=("client_host",))
+
+
 def test_consumer_group_describe(both, topic, group):
     request = consumer_group_describe.ConsumerGroupDescribeRequest
     both.ask_all(request(group_ids=[]))

@@ -5,7 +5,7 @@
 > anna leaves | goes away    for good | a static member for a while
 > carl enters                JoinGroup (twice if told to) and SyncGroup of the classic protocol; options: instance=
 > carl pulses | quits        Heartbeat | LeaveGroup of the classic protocol
-> topics t=4 u=2             make, grow, or (t=0) delete topics
+> topics t=4 u=2             make, grow, or (t=0) delete topics; u=4@north,south makes one whose partitions take turns in racks
 > wait 3s | group | restart | fail CODE | work | limits name=value
 
 Partitions are written t:0,1. A record in the log is one line.
@@ -88,11 +88,15 @@ class ConsumerStage(Stage):
             if count == "0":
                 self.topics.delete(name)
             elif self.topics.by_name(name) is None:
-                self.topics.make(name, int(count))
+                self._make_topic(name, *count.split("@"))
             else:
                 self.topics.grow(name, int(count))
         self.machine.machine.consumer.on_topics_changed(counts)
         return []
+
+    def _make_topic(self, name, count, racks=None):
+        turns = itertools.cycle([(rack,) for rack in racks.split(",")] if racks else ())
+        self.topics.make(name, int(count), tuple(itertools.islice(turns, int(count))))
 
     def do_group(self):
         group = self.machine.machine.groups.get("g")
