@@ -36,7 +36,7 @@ from barnabas.wire.frame import API_VERSIONS, RequestHead, decode_request_header
 from barnabas.wire.primitives import WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from barnabas.broker.dispatch import Api
     from barnabas.broker.replicas import Replica
@@ -126,18 +126,7 @@ class Node:
         call = Call(self, link, head, body)
         call.request = api.decode(body, head.api_version, head.body_pos)
         self.metrics.requests[head.api_key] += 1
-        response: Any
-        try:
-            response = api.handle(call)
-            if type(response) is GeneratorType:
-                return self._drive(api, call, response)
-        except CloseLink:
-            raise
-        except Exception as problem:  # noqa: BLE001  (an edge: a request fails alone)
-            response = self._refuse(api, call, problem)
-        if response is None:
-            return None
-        return self._encode(api, call, response)
+        return self._run(api, call, api.handle)
 
     def on_disconnect(self, link: Link) -> None:
         """Forget what a closed link was waiting for."""
@@ -152,15 +141,20 @@ class Node:
         for waiter in self.replicas.waiting.take_ready():
             self.complete(waiter)
 
+    @property
+    def is_feeding_readers(self) -> bool:
+        """Tell whether bytes have just come for readers who are to be answered: more of them would go into the answers."""
+        waiting = self.replicas.waiting
+        return waiting.is_fed and waiting.has_ready
+
     def complete(self, waiter: Waiter[Any]) -> None:
-        """Answer a request that has waited long enough; a failure ends its link alone."""
+        """Let a request go on that has waited long enough."""
         call = waiter.owner.call
-        self.waiters.pop(call.link, None)
+        if self.waiters.pop(call.link, None) is not waiter:
+            return  # its link has gone
         try:
-            parts = waiter.owner.answer()
-        except Exception:
-            log.exception("%d v%d failed after waiting", call.api_key, call.version)
-            self.metrics.failures += 1
+            parts = self._run(self._apis[call.api_key], call, waiter.owner.go_on)
+        except CloseLink:
             call.link.close()
         else:
             if parts is not None:
@@ -225,6 +219,21 @@ class Node:
             return call.encode(api.refuse(call.request, ErrorCode.UNKNOWN_SERVER_ERROR, None))
         except WireError as problem:
             raise CloseLink("no answer could be encoded") from problem
+
+    def _run(self, api: Api, call: Call, handle: Callable[[Call], Any]) -> list[Any] | None:
+        """Let a handler work; the reply's parts, or None if they come later."""
+        response: Any
+        try:
+            response = handle(call)
+            if type(response) is GeneratorType:
+                return self._drive(api, call, response)
+        except CloseLink:
+            raise
+        except Exception as problem:  # noqa: BLE001  (an edge: a request fails alone)
+            response = self._refuse(api, call, problem)
+        if response is None:
+            return None
+        return self._encode(api, call, response)
 
     def _drive(self, api: Api, call: Call, task: Task[Any]) -> list[Any] | None:
         """Run a task; the reply's parts if it ended before this returns, else its link gets them."""

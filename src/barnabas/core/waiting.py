@@ -3,6 +3,8 @@
 One table, no coroutine or timer object per partition: an append looks up its partition and takes the
 bytes off what each waiter still lacks. Knows nothing of requests; a waiter is whatever the caller
 hangs on it. Bounded by the number of connections: each has at most one request under way.
+
+Those who have enough are taken by the caller when it pleases: what comes for them until then is theirs as well.
 """
 
 from __future__ import annotations
@@ -31,16 +33,27 @@ class Waiter(Generic[Owner]):
 class Waiting(Generic[Owner]):
     """All waiting requests by partition."""
 
-    __slots__ = ("_by_key", "_ready", "count")
+    __slots__ = ("_by_key", "_ready", "count", "is_fed")
 
     def __init__(self) -> None:
         """Start with nobody waiting."""
         self._by_key: dict[Hashable, dict[Waiter[Owner], None]] = {}
         self._ready: list[Waiter[Owner]] = []
         self.count = 0
+        #: Bytes came since the ready ones were last taken.
+        self.is_fed = False
+
+    @property
+    def has_ready(self) -> bool:
+        """Tell whether any has enough."""
+        return bool(self._ready)
 
     def add(self, waiter: Waiter[Owner]) -> None:
-        """Let it wait on all its keys."""
+        """Let it wait on all its keys; one that lacks nothing is ready."""
+        if waiter.missing_bytes <= 0:
+            waiter.done = True
+            self._ready.append(waiter)
+            return
         self.count += 1
         for key in waiter.keys:
             self._by_key.setdefault(key, {})[waiter] = None
@@ -61,6 +74,7 @@ class Waiting(Generic[Owner]):
 
     def on_bytes(self, key: Hashable, size_bytes: int) -> None:
         """Note that bytes became readable: waiters that have enough become ready."""
+        self.is_fed = True
         waiters = self._by_key.get(key)
         if waiters is None:
             return
@@ -77,6 +91,7 @@ class Waiting(Generic[Owner]):
 
     def take_ready(self) -> list[Waiter[Owner]]:
         """Return those that became ready, in the order they did, and forget them."""
+        self.is_fed = False
         ready = self._ready
         if ready:
             self._ready = []

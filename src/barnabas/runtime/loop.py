@@ -142,7 +142,9 @@ class Loop:
         self._closing = threading.RLock()
         self._closed = False
         self._pool: ThreadPoolExecutor | None = None
+        #: When the poll of this turn came back.
         self.turn_start_ns = time.monotonic_ns()
+        self._is_restless = False
         #: Descriptors that this turn has to do with.
         self.ready_count = 0
         self._idle_ns = 0
@@ -216,7 +218,8 @@ class Loop:
         poll, handlers, turn_end = self._poll.poll, self._handlers, self._turn_end
         now_ns = time.monotonic_ns
         while not self._stopping:
-            wait_s = self._wait_s()
+            wait_s = 0.0 if self._is_restless else self._wait_s()
+            self._is_restless = False
             before = now_ns()
             ready = poll(wait_s, 256)
             self.turn_start_ns = now_ns()
@@ -230,6 +233,10 @@ class Loop:
                 self._run_timers()
             for call in turn_end:
                 call()
+
+    def poll_again(self) -> None:
+        """Do not wait in the next poll: something is left to be done when nothing else is."""
+        self._is_restless = True
 
     def take_idle_ratio(self) -> float:
         """Return the share of time since the last call in which there was nothing to do."""

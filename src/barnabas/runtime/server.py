@@ -47,6 +47,8 @@ LONG_TURN_NS: Final = 50_000_000
 UNSENT_PARTS_MAX: Final = 256
 #: Nor from one that has so many bytes of replies in memory; slices of files do not count.
 UNSENT_BYTES_MAX: Final = 1024 * 1024
+#: How long readers are held at most while producers send on.
+HOLD_READERS_NS: Final = 2_000_000
 #: Connections taken per turn, so that a storm of them does not starve the others.
 ACCEPTS_PER_TURN: Final = 64
 #: How long to leave the backlog alone when descriptors have run out.
@@ -356,6 +358,7 @@ class Server:
         self.read_bytes = READ_BYTES_MIN
         self.dirty: list[Connection] = []
         self.shared_reads = SharedReads()
+        self._held_since_ns: int | None = None
         self.now_ms = loop.clock.monotonic_ms()
         self.is_stopping = False
         self._next_turn: list[Connection] = []
@@ -525,14 +528,30 @@ class Server:
         """Finish what waited for this turn's appends, then send everything that is ready."""
         self.now_ms = self.loop.clock.monotonic_ms()
         self._handle_received()
-        self.node.on_turn_end()
+        self._answer_readers()
         while self.dirty:
             dirty, self.dirty = self.dirty, []
             for connection in dirty:
                 if connection.is_open:
                     connection.flush()
-            self.node.on_turn_end()
+            self._answer_readers()
         self.shared_reads.forget()
+
+    def _answer_readers(self) -> None:
+        """Write what was staged, and answer who waited for it: when nothing else is to be done, or has been for a while.
+
+        As long as producers send on, what they send goes into the same answers: those cost by the answer, not by the byte.
+        """
+        self.node.staging.write()
+        loop = self.loop
+        if loop.ready_count and self.node.is_feeding_readers:
+            if self._held_since_ns is None:
+                self._held_since_ns = loop.turn_start_ns
+            if loop.turn_start_ns - self._held_since_ns < HOLD_READERS_NS:
+                loop.poll_again()
+                return
+        self._held_since_ns = None
+        self.node.on_turn_end()
 
     def _book_idle_check(self) -> None:
         if self._idle_ms_max < 0:

@@ -61,3 +61,22 @@ def test_nothing_is_kept_of_keys_nobody_waits_on():
     waiter = add(waiting, "a", ["p", "q"], 1)
     waiting.remove(waiter)
     assert waiting._by_key == {}
+
+
+def test_one_that_lacks_nothing_is_ready_and_waits_on_no_key():
+    waiting = Waiting()
+    waiter = add(waiting, "a", ["p"], 0)
+    assert waiting.has_ready
+    assert waiting.count == 0
+    assert not waiting.remove(waiter)
+    assert ready(waiting) == ["a"]
+    assert not waiting.has_ready
+
+
+def test_it_is_fed_from_the_first_bytes_until_the_ready_ones_are_taken():
+    waiting = Waiting()
+    assert not waiting.is_fed
+    waiting.on_bytes("nobody waits here", 1)
+    assert waiting.is_fed
+    waiting.take_ready()
+    assert not waiting.is_fed

@@ -3,6 +3,7 @@
 import contextlib
 import struct
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from chaos.wire_kit import RawClient, batch, encode, eventually, fetch_request, produce_request
@@ -141,6 +142,19 @@ def test_requests_behind_a_long_poll_wait_for_it_and_are_answered(broker):
         assert producer.produce("t", batch(b"v")).error_code == 0
         assert len(client.receive_for(poll, 11, first).responses[0].partitions[0].records) > 0
         client.receive_for(ANY, 3, second)
+
+
+def test_a_reader_is_answered_although_a_producer_never_stops(broker):
+    """It is held for more bytes to come, but not for ever."""
+    frames = framed(encode(produce_request("t", batch(b"v"), acks=0), 9, 1)) * 100
+    with RawClient(broker.bootstrap) as reader, RawClient(broker.bootstrap) as producer:
+        reader.create_topic("t")
+        poll = fetch_request("t", 0, max_wait_ms=60_000)
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(lambda: reader.ask(poll, 11))
+            while not answer.done():
+                producer.send_bytes(frames)
+        assert len(answer.result().responses[0].partitions[0].records) > 0
 
 
 def test_requests_behind_a_reply_that_does_not_fit_the_socket_are_answered(broker):

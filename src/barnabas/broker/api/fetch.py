@@ -1,20 +1,21 @@
 """Fetch: file slices from each partition asked for, now or when enough bytes have come.
 
-Which partitions: `core.fetch_session`. What may be seen: `core.partition`. Where the bytes lie: `storage.log`.
-Record bytes never pass through here: an answer is a small head and ranges of files.
+Which partitions: `core.fetch_session`. What is there: `broker.fetch_look`. Record bytes never pass through here: an answer
+is a small head and ranges of files.
+
+While bytes are coming in, a fetch is looked at only when the node answers those who wait (`Node.on_turn_end`): what has come
+until then leaves in one answer.
 """
 
 from __future__ import annotations
 
-import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.fetch_look import Look, Reading
 from barnabas.broker.replicas import stable_key
 from barnabas.core.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
 from barnabas.core.waiting import Waiter
 from barnabas.model.errors import ErrorCode, KafkaError
-from barnabas.ports import FileSlice, WouldBlock
 from barnabas.wire.batch import BatchError
 from barnabas.wire.fetch_writer import FetchWriter
 from barnabas.wire.messages.fetch import (
@@ -25,15 +26,14 @@ from barnabas.wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable
 
     from barnabas.broker.call import Call
-    from barnabas.broker.replicas import Replica
+    from barnabas.broker.metrics import Metrics
     from barnabas.broker.tasks import Task
 
-logger = logging.getLogger(__name__)
-
-TOPIC_IDS_SINCE = 13
+TOPIC_IDS_SINCE: Final = 13
+NO_EPOCH: Final = -1
 #: The client starts a new session then: what it wanted from the old one is not told.
 _SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -42,18 +42,15 @@ _SESSION_ERRORS: Final = (
 
 
 def handle(call: Call) -> Any:  # noqa: ANN401
-    """Answer at once if there is enough, an error, or no wish to wait; else wait."""
+    """Look at what is there, now or when those who wait are answered."""
     request: FetchRequest = call.request
     if _replica_id(request) >= 0:
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "this node has no followers")
     fetch = _Fetch(call)
-    fetch.read(nowait=True)
-    if fetch.cold:
-        return fetch.after_warming()
-    if fetch.is_enough or call.node.stopping:
-        return fetch.response()
-    fetch.wait()
-    return None
+    if call.node.replicas.waiting.is_fed and not call.node.stopping:
+        fetch.hold()
+        return None
+    return fetch.look()
 
 
 def refuse(request: FetchRequest, code: ErrorCode, _message: str | None) -> FetchResponse:
@@ -86,48 +83,26 @@ def _replica_id(request: FetchRequest) -> int:
     )
 
 
-class _Reading:
-    """What was found for one partition."""
-
-    __slots__ = (
-        "aborted", "error_code", "high_watermark", "last_stable_offset", "log_start_offset", "records", "wanted",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        wanted: Wanted,
-        error_code: int,
-        high_watermark: int = -1,
-        last_stable_offset: int = -1,
-        log_start_offset: int = -1,
-    ) -> None:
-        self.wanted = wanted
-        self.error_code = error_code
-        self.high_watermark = high_watermark
-        self.last_stable_offset = last_stable_offset
-        self.log_start_offset = log_start_offset
-        self.records: FileSlice | bytes = b""
-        #: Producer id and first offset of each transaction that a reader of committed records must leave out.
-        self.aborted: Sequence[tuple[int, int]] = ()
-
-    def has_news(self) -> bool:
-        """Tell whether an incremental answer must name this partition, and remember what it says."""
-        return self.wanted.has_news(
-            len(self.records), self.error_code, self.high_watermark, self.log_start_offset
-        )
-
-
 class _Answer:
     """The answer to a fetch: it is written straight from what was found, which is most of a small fetch's cost."""
 
     __slots__ = ("_session_id", "_shows_aborted", "_topics")
 
-    def __init__(self, session_id: int, readings: list[_Reading], *, shows_aborted: bool) -> None:
+    def __init__(self, session_id: int, readings: list[Reading], *, shows_aborted: bool) -> None:
         self._session_id = session_id
         self._shows_aborted = shows_aborted
-        self._topics: dict[Hashable, list[_Reading]] = {}
+        self._topics: dict[Hashable, list[Reading]] = {}
         for reading in readings:
             self._topics.setdefault(reading.wanted.key[0], []).append(reading)  # type: ignore[index]
+
+    def count(self, metrics: Metrics) -> None:
+        """Let the topics' counters know."""
+        for readings in self._topics.values():
+            counters = metrics.by_topic.get(readings[0].wanted.topic)
+            if counters is not None:
+                counters.fetches += len(readings)
+                counters.bytes_out += sum([len(reading.records) for reading in readings])
+                counters.failed_fetches += sum([reading.error_code != 0 for reading in readings])
 
     def encode(self, version: int) -> list[Any]:
         """Give the answer's bytes and file slices, without its header."""
@@ -149,22 +124,18 @@ class _Fetch:
     """One fetch under way: what is wanted, what has been found."""
 
     __slots__ = (
-        "_bytes", "_committed_only", "_deadline_ms", "_failed", "_readings", "_session", "_timer", "_waiter", "_wanted",
-        "call", "cold", "incremental",
+        "_committed_only", "_deadline_ms", "_found", "_incremental", "_session", "_timer", "_waiter", "_wanted", "call",
     )  # fmt: skip
 
     def __init__(self, call: Call) -> None:
         self.call = call
         self._committed_only = bool(call.request.isolation_level)
         self._deadline_ms: int | None = None
-        self.cold: list[tuple[Replica, Wanted]] = []
-        self._readings: list[_Reading] = []
-        self._bytes = 0
-        self._failed = False
+        self._found: Look
         self._timer: Any = None
         self._waiter: Any = None
         self._session: FetchSession | None = None
-        self.incremental = False
+        self._incremental = False
         self._wanted: list[Wanted] = self._open_session()
 
     def _open_session(self) -> list[Wanted]:
@@ -185,12 +156,12 @@ class _Fetch:
         session = sessions.resume(request.session_id, request.session_epoch, now_ms)
         if isinstance(session, ErrorCode):
             raise KafkaError(session, "")
-        self._session, self.incremental = session, True
+        self._session, self._incremental = session, True
         self._take_wanted(session.partitions)
         self._forget(session)
         if not session.partitions:  # as in Kafka, a session without partitions ends by itself
             sessions.close(session.id)
-            self._session, self.incremental = None, False
+            self._session, self._incremental = None, False
         return list(session.partitions.values())
 
     def _take_wanted(self, partitions: dict[Hashable, Wanted]) -> dict[Hashable, Wanted]:
@@ -207,12 +178,10 @@ class _Fetch:
                 wanted = partitions.get(key)
                 if wanted is None:
                     wanted = partitions[key] = Wanted(key, name, topic_id, p.partition)
-                wanted.update(
-                    p.fetch_offset,
-                    p.partition_max_bytes,
-                    max(p.current_leader_epoch, -1),  # as in Kafka, any below 0 is none: here only
-                    p.last_fetched_epoch,
-                )
+                epoch = p.current_leader_epoch
+                if epoch < NO_EPOCH:
+                    epoch = NO_EPOCH  # as in Kafka, any below 0 is none: here only
+                wanted.update(p.fetch_offset, p.partition_max_bytes, epoch, p.last_fetched_epoch)
         return partitions
 
     def _forget(self, session: FetchSession) -> None:
@@ -221,126 +190,64 @@ class _Fetch:
             for index in asked.partitions:
                 session.partitions.pop((asked.topic_id if by_id else asked.topic, index), None)
 
+    def look(self) -> Any:  # noqa: ANN401
+        """Answer at once if there is enough, an error, or no wish to wait; else wait."""
+        found = self._look(nowait=True)
+        if found.cold:
+            return self._after_warming()
+        if self._is_enough or self._has_waited_enough:
+            return self._response()
+        self._wait()
+        return None
+
+    def _look(self, *, nowait: bool) -> Look:
+        call = self.call
+        look = Look(
+            call.node, call.request.max_bytes,
+            by_id=call.version >= TOPIC_IDS_SINCE, committed_only=self._committed_only, nowait=nowait,
+        )  # fmt: skip
+        self._found = look.at(self._wanted)
+        return look
+
     @property
-    def is_enough(self) -> bool:
-        """Tell whether to answer now."""
-        request = self.call.request
+    def _is_enough(self) -> bool:
+        request, found = self.call.request, self._found
         return (
-            self._failed
-            or self._bytes >= request.min_bytes
+            found.has_failed
+            or found.size_bytes >= request.min_bytes
             or request.max_wait_ms <= 0
             or not self._wanted
+            or self.call.node.stopping
         )
 
-    def read(self, *, nowait: bool) -> None:
-        """Find the bytes of every partition, within the request's limits."""
-        self._readings, self._bytes, self._failed, self.cold = [], 0, False, []
-        room = min(self.call.request.max_bytes, self.call.node.fetch_bytes_max)
-        for wanted in self._wanted:
-            reading = self._read_one(wanted, room, nowait)
-            size = len(reading.records)
-            room -= size
-            self._bytes += size
-            if reading.error_code:
-                self._failed = True
-            self._readings.append(reading)
+    @property
+    def _has_waited_enough(self) -> bool:
+        """Tell whether bytes or the time woke it; of bytes, a reader of committed records may see too few yet."""
+        if self._deadline_ms is None:
+            return False
+        now_ms = self.call.node.world.clock.monotonic_ms()
+        return not self._committed_only or now_ms >= self._deadline_ms
 
-    def _read_one(self, wanted: Wanted, room: int, nowait: bool) -> _Reading:
-        replica = self._find(wanted)
-        if isinstance(replica, ErrorCode):
-            return _Reading(wanted, replica)
-        log, state = replica.log, replica.state
-        code = state.decide_epoch(wanted.current_leader_epoch)
-        if code:
-            return _Reading(wanted, code)
-        offset, stable_offset = wanted.fetch_offset, replica.last_stable_offset
-        if not log.log_start_offset <= offset <= log.log_end_offset:
-            return _Reading(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
-        reading = _Reading(
-            wanted, ErrorCode.NONE, state.high_watermark, stable_offset, log.log_start_offset
-        )
-        if offset < (stable_offset if self._committed_only else state.high_watermark):
-            code = self._find_bytes(replica, reading, room, nowait)
-            if code:
-                return _Reading(wanted, code)
-        return reading
-
-    def _find_bytes(
-        self, replica: Replica, reading: _Reading, room: int, nowait: bool
-    ) -> ErrorCode:
-        wanted = reading.wanted
-        try:
-            found = self._slice(replica, reading, room, nowait)
-            if found is not None:
-                reading.records = found
-                if self._committed_only:
-                    reading.aborted = [
-                        (one.producer_id, one.first_offset)
-                        for one in replica.log.aborted_transactions(
-                            wanted.fetch_offset, found, nowait=nowait
-                        )
-                    ]
-        except WouldBlock:
-            reading.records = b""
-            self.cold.append((replica, wanted))
-        except OSError as problem:
-            replica.on_disk_error(problem, "read")
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        except BatchError as problem:
-            logger.error("%s is damaged at %d: %s", replica.key, wanted.fetch_offset, problem)
-            return ErrorCode.CORRUPT_MESSAGE
-        return ErrorCode.NONE
-
-    def _slice(
-        self, replica: Replica, reading: _Reading, room: int, nowait: bool
-    ) -> FileSlice | None:
-        wanted = reading.wanted
-        # The first partition with bytes gets a whole batch even if that is over the limit, so that a
-        # consumer always makes progress (KIP-74).
-        first = self._bytes == 0 and not self.cold
-        limit = min(wanted.max_bytes, room)
-        if limit <= 0 and not first:
-            return None
-        return replica.log.read(
-            wanted.fetch_offset,
-            limit,
-            end_offset=reading.last_stable_offset
-            if self._committed_only
-            else reading.high_watermark,
-            min_one=first,
-            nowait=nowait,
-        )
-
-    def _find(self, wanted: Wanted) -> Replica | ErrorCode:
-        node = self.call.node
-        if self.call.version >= TOPIC_IDS_SINCE:
-            topic = node.topics.by_id.get(wanted.topic_id)
-            if topic is None:
-                return ErrorCode.UNKNOWN_TOPIC_ID
-            wanted.topic = topic.name
-        return node.hosted(wanted.topic, wanted.partition)
-
-    def after_warming(self) -> Task[_Answer]:
+    def _after_warming(self) -> Task[_Answer]:
         """Bring cold ranges into memory in the background, then read as usual."""
-        request = self.call.request
-        for replica, wanted in self.cold:
-            room = min(wanted.max_bytes, request.max_bytes)
-            end = (
-                replica.last_stable_offset if self._committed_only else replica.state.high_watermark
-            )
-            job = _warming_job(
-                replica, wanted.fetch_offset, room, end, committed_only=self._committed_only
-            )
+        for replica, start in self._found.warm(self.call.request.max_bytes):
             try:
-                yield partial(self.call.node.world.background.run, job)
+                yield start
             except OSError as problem:
                 replica.on_disk_error(problem, "read")
             except BatchError:
                 continue  # reading again tells
-        self.read(nowait=False)
-        return self.response()
+        self._look(nowait=False)
+        return self._response()
 
-    def wait(self) -> None:
+    def hold(self) -> None:
+        """Wait until the node answers those who wait."""
+        node = self.call.node
+        self._waiter = Waiter(self, (), 0)
+        node.replicas.waiting.add(self._waiter)
+        node.waiters[self.call.link] = self._waiter
+
+    def _wait(self) -> None:
         """Wait for bytes on any partition, or for the time the client gave."""
         node, request = self.call.node, self.call.request
         keys: list[Hashable] = [
@@ -349,7 +256,7 @@ class _Fetch:
             else (wanted.topic, wanted.partition)
             for wanted in self._wanted
         ]
-        self._waiter = Waiter(self, keys, request.min_bytes - self._bytes)
+        self._waiter = Waiter(self, keys, request.min_bytes - self._found.size_bytes)
         node.replicas.waiting.add(self._waiter)
         node.waiters[self.call.link] = self._waiter
         if self._deadline_ms is None:
@@ -361,58 +268,26 @@ class _Fetch:
         if node.replicas.waiting.remove(self._waiter):
             node.complete(self._waiter)
 
-    def answer(self) -> list[Any] | None:
-        """Read again and encode the reply: enough bytes came, or the time is over.
-
-        None to wait on: of what came, too little may be seen yet by a reader of committed records.
-        """
-        self._timer.cancel()
-        self.read(nowait=False)  # what just came is in memory
-        node = self.call.node
-        assert self._deadline_ms is not None
-        if (
-            self._committed_only
-            and not self.is_enough
-            and not node.stopping
-            and node.world.clock.monotonic_ms() < self._deadline_ms
-        ):
-            self.wait()
-            return None
-        return self.call.encode(self.response())
+    def go_on(self, _call: Call) -> Any:  # noqa: ANN401
+        """Look again, or for the first time: enough bytes came, the time is over, or it was held."""
+        self.abandon()
+        return self.look()
 
     def abandon(self) -> None:
         """Nobody waits for the answer any more."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
-    def response(self) -> _Answer:
+    def _response(self) -> _Answer:
         """Build the answer; an incremental one leaves out partitions without news."""
-        news = [reading for reading in self._readings if reading.has_news()]
-        answered = news if self.incremental else self._readings
-        by_topic = self.call.node.metrics.by_topic
-        for reading in answered:
-            counters = by_topic.get(reading.wanted.topic)
-            if counters is not None:
-                counters.fetches += 1
-                counters.bytes_out += len(reading.records)
-                counters.failed_fetches += reading.error_code != 0
-        session = self._session
-        if session is not None:
-            session.rotate(r.wanted.key for r in self._readings if len(r.records))
-        return _Answer(
-            NO_SESSION if session is None else session.id,
-            answered,
-            shows_aborted=self._committed_only,
-        )
+        session, readings = self._session, self._found.readings
+        if session is None:
+            return self._answer(NO_SESSION, readings)
+        news = [reading for reading in readings if reading.has_news()]
+        session.rotate(reading.wanted.key for reading in news if len(reading.records))
+        return self._answer(session.id, news if self._incremental else readings)
 
-
-def _warming_job(
-    replica: Replica, offset: int, room: int, end_offset: int, *, committed_only: bool
-) -> Any:  # noqa: ANN401
-    def warm() -> None:
-        found = replica.log.read(offset, room, end_offset=end_offset, min_one=True, nowait=False)
-        if found is not None:
-            found.read()
-            if committed_only:
-                replica.log.aborted_transactions(offset, found, nowait=False)
-
-    return warm
+    def _answer(self, session_id: int, readings: list[Reading]) -> _Answer:
+        answer = _Answer(session_id, readings, shows_aborted=self._committed_only)
+        answer.count(self.call.node.metrics)
+        return answer

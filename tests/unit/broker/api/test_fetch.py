@@ -1,11 +1,14 @@
 """Fetch: what is there, what is waited for, sessions, limits, cold reads."""
 
+from contextlib import contextmanager
+
 import pytest
 from node_kit import DATA, NodeKit
 
 from barnabas.model.errors import ErrorCode
 from barnabas.sim.world import MS
-from barnabas.wire.batch import headers
+from barnabas.wire import batch
+from barnabas.wire.batch import Record, headers
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest
 from barnabas.wire.messages.fetch import (
     FetchPartition,
@@ -39,6 +42,17 @@ def partitions(answer):
 
 def bases(partition):
     return [header.base_offset for _, header in headers(memoryview(partition.records))]
+
+
+@contextmanager
+def held_turns(kit):
+    """Bytes have come, and readers are not answered: as in a server that is busy with producers."""
+    node = kit.node
+    end_turn, node.on_turn_end = node.on_turn_end, node.staging.write
+    node.replicas.waiting.is_fed = True
+    yield
+    node.on_turn_end = end_turn
+    node.on_turn_end()
 
 
 def test_batches_come_whole_from_the_one_that_holds_the_offset(kit):
@@ -118,6 +132,42 @@ def test_an_error_does_not_wait(kit):
     before = kit.scheduler.now_us
     kit.ask(request({9: 0}, max_wait_ms=50_000), 12)
     assert kit.scheduler.now_us - before < 1000 * MS
+
+
+def test_while_bytes_come_a_fetch_is_looked_at_when_readers_are_answered(kit):
+    """What comes until then is in the same answer; one that finds too little waits as ever."""
+    kit.produce("t")
+    reader, patient = kit.new_client(), kit.new_client()
+    waiting = kit.node.replicas.waiting
+    with held_turns(kit):
+        reader.send(request({0: 0}, max_wait_ms=10_000), 12)
+        patient.send(request({2: 0}, max_wait_ms=10_000), 12)
+        kit.advance(100)
+        assert len(kit.node.waiters) == 2
+        assert waiting.count == 0
+        records = batch.build([Record(0, 1, None, b"v", ())])
+        replica = kit.node.replicas.get("t", 1)
+        replica.append(memoryview(bytearray(records)), batch.read_header(records, 0), 1)
+        assert reader.answers == []
+    kit.run(lambda: reader.answers)
+    assert bases(partitions(reader.answers[0])[0]) == [0]
+    assert waiting.count == 1
+    kit.produce("t", 2)
+    kit.run(lambda: patient.answers)
+    assert bases(partitions(patient.answers[0])[2]) == [0]
+    assert not kit.node.waiters
+
+
+def test_nothing_is_kept_of_a_fetch_that_left_before_it_was_looked_at(kit):
+    reader = kit.new_client()
+    with held_turns(kit):
+        reader.send(request({0: 0}, max_wait_ms=10_000), 12)
+        kit.run(lambda: kit.node.waiters)
+        reader.connection.close()
+        kit.run(lambda: not kit.node.waiters)
+    kit.advance(100)
+    assert kit.node.replicas.waiting.count == 0
+    assert not kit.node.replicas.waiting.has_ready
 
 
 def test_nothing_is_kept_for_a_reader_that_left(kit):

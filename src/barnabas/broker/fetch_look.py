@@ -1,0 +1,186 @@
+"""One look at the partitions of a fetch: what may be read of each, within the limits of the request.
+
+What may be seen: `core.partition` and, for readers of committed records, the transactions of the log. Where the bytes lie:
+`storage.log`. Must not know sessions, waiting, or how an answer is written. Record bytes never pass through here: what is found
+are ranges of files.
+
+A look costs by the partition, and most fetches of a reader who waits at the end find nothing in most of them: what is
+done for each is kept short.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from barnabas.model.errors import ErrorCode
+from barnabas.ports import FileSlice, WouldBlock
+from barnabas.wire.batch import BatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from barnabas.broker.node import Node
+    from barnabas.broker.replicas import Replica
+    from barnabas.broker.tasks import Start
+    from barnabas.core.fetch_session import Wanted
+
+logger = logging.getLogger(__name__)
+
+
+class Reading:
+    """What was found for one partition."""
+
+    __slots__ = (
+        "aborted", "error_code", "high_watermark", "last_stable_offset", "log_start_offset", "records", "wanted",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        wanted: Wanted,
+        error_code: int,
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+    ) -> None:
+        """Start without bytes."""
+        self.wanted = wanted
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.records: FileSlice | bytes = b""
+        #: Producer id and first offset of each transaction that a reader of committed records must leave out.
+        self.aborted: Sequence[tuple[int, int]] = ()
+
+    def has_news(self) -> bool:
+        """Tell whether an incremental answer must name this partition, and remember what it says."""
+        return self.wanted.has_news(
+            len(self.records), self.error_code, self.high_watermark, self.log_start_offset
+        )
+
+
+class Look:
+    """What was found: `readings` in the order of `wanted`, their bytes in sum, whether any is an error, who is cold."""
+
+    __slots__ = (
+        "_by_id", "_committed_only", "_node", "_nowait", "_room", "cold", "has_failed", "readings", "size_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self, node: Node, max_bytes: int, *, by_id: bool, committed_only: bool, nowait: bool
+    ) -> None:
+        """Look for at most so many bytes; `nowait` leaves out what is not in memory and names it in `cold`."""
+        self._node = node
+        self._room = min(max_bytes, node.fetch_bytes_max)
+        self._by_id = by_id
+        self._committed_only = committed_only
+        self._nowait = nowait
+        self.readings: list[Reading] = []
+        self.size_bytes = 0
+        self.has_failed = False
+        self.cold: list[tuple[Replica, Wanted]] = []
+
+    def at(self, partitions: Sequence[Wanted]) -> Look:
+        """Look at these, one after the other."""
+        self.readings = [self._read(wanted) for wanted in partitions]
+        return self
+
+    def _read(self, wanted: Wanted) -> Reading:
+        replica = self._find(wanted)
+        if isinstance(replica, ErrorCode):
+            return self._fail(wanted, replica)
+        log, state = replica.log, replica.state
+        epoch = wanted.current_leader_epoch
+        if epoch != state.leader_epoch and (code := state.decide_epoch(epoch)):
+            return self._fail(wanted, code)
+        offset, start_offset = wanted.fetch_offset, log.log_start_offset
+        if not start_offset <= offset <= log.log_end_offset:
+            return self._fail(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)
+        bound = high_watermark = state.high_watermark
+        stable_offset = replica.last_stable_offset
+        if self._committed_only:
+            bound = stable_offset
+        reading = Reading(wanted, 0, high_watermark, stable_offset, start_offset)
+        if offset < bound:
+            problem = self._find_bytes(replica, reading, bound)
+            if problem is not None:
+                return self._fail(wanted, problem)
+        return reading
+
+    def _fail(self, wanted: Wanted, code: ErrorCode) -> Reading:
+        self.has_failed = True
+        return Reading(wanted, code)
+
+    def _find(self, wanted: Wanted) -> Replica | ErrorCode:
+        node = self._node
+        if self._by_id:
+            topic = node.topics.by_id.get(wanted.topic_id)
+            if topic is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            wanted.topic = topic.name
+        return node.hosted(wanted.topic, wanted.partition)
+
+    def _find_bytes(self, replica: Replica, reading: Reading, bound: int) -> ErrorCode | None:
+        """Put the bytes below `bound` into the reading, or return what is wrong."""
+        wanted = reading.wanted
+        # The first partition with bytes gets a whole batch even if that is over the limit, so that a
+        # consumer always makes progress (KIP-74).
+        is_first = not self.size_bytes and not self.cold
+        limit = min(wanted.max_bytes, self._room)
+        if limit <= 0 and not is_first:
+            return None
+        try:
+            found = replica.log.read(
+                wanted.fetch_offset, limit, end_offset=bound, min_one=is_first, nowait=self._nowait
+            )
+            if found is None:
+                return None
+            if self._committed_only:
+                reading.aborted = self._find_aborted(replica, wanted.fetch_offset, found)
+        except WouldBlock:
+            self.cold.append((replica, wanted))
+            return None
+        except OSError as problem:
+            replica.on_disk_error(problem, "read")
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        except BatchError as problem:
+            logger.error("%s is damaged at %d: %s", replica.key, wanted.fetch_offset, problem)
+            return ErrorCode.CORRUPT_MESSAGE
+        reading.records = found
+        self._room -= found.size
+        self.size_bytes += found.size
+        return None
+
+    def _find_aborted(
+        self, replica: Replica, offset: int, found: FileSlice
+    ) -> list[tuple[int, int]]:
+        return [
+            (one.producer_id, one.first_offset)
+            for one in replica.log.aborted_transactions(offset, found, nowait=self._nowait)
+        ]
+
+    def warm(self, max_bytes: int) -> Iterator[tuple[Replica, Start]]:
+        """Give what brings each cold range into memory, in the background."""
+        for replica, wanted in self.cold:
+            committed_only = self._committed_only
+            bound = replica.last_stable_offset if committed_only else replica.state.high_watermark
+            room = min(wanted.max_bytes, max_bytes)
+            job = _warming_job(
+                replica, wanted.fetch_offset, room, bound, committed_only=committed_only
+            )
+            yield replica, partial(self._node.world.background.run, job)
+
+
+def _warming_job(
+    replica: Replica, offset: int, room: int, end_offset: int, *, committed_only: bool
+) -> Any:  # noqa: ANN401
+    def warm() -> None:
+        found = replica.log.read(offset, room, end_offset=end_offset, min_one=True, nowait=False)
+        if found is not None:
+            found.read()
+            if committed_only:
+                replica.log.aborted_transactions(offset, found, nowait=False)
+
+    return warm
