@@ -113,13 +113,15 @@ class Asked:
 class Hosted(Generic[ShardType]):
     """One shard on its partition."""
 
-    __slots__ = ("is_loaded", "replica", "shard", "timer", "timer_ms")
+    __slots__ = ("has_failed", "is_loaded", "replica", "shard", "timer", "timer_ms")
 
     def __init__(self, replica: Replica, shard: ShardType) -> None:
         """Start unloaded."""
         self.replica = replica
         self.shard = shard
         self.is_loaded = False
+        #: Its log cannot be read: nothing helps but a repair and a new start.
+        self.has_failed = False
         self.timer: Timer | None = None
         self.timer_ms = 0
 
@@ -186,6 +188,8 @@ class ShardHost(Generic[ShardType]):
         hosted = self._hosted.get(partition)
         if hosted is None or hosted.replica.offline:
             hosted = self._find_again(partition, hosted)
+        if hosted.has_failed:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "")
         if not hosted.is_loaded:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
         return hosted
@@ -206,8 +210,8 @@ class ShardHost(Generic[ShardType]):
         return None if replica is None or replica.offline else replica
 
     def all_loaded(self) -> list[Hosted[ShardType]]:
-        """Give every shard that was ever used; KafkaError while one is being loaded."""
-        hosted = list(self._hosted.values())
+        """Give every shard that was ever used and can be read; KafkaError while one is being loaded."""
+        hosted = [one for one in self._hosted.values() if not one.has_failed]
         if not all(one.is_loaded for one in hosted):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
         return hosted
@@ -346,6 +350,7 @@ class ShardHost(Generic[ShardType]):
             if problem is None:
                 self._on_loaded(hosted)
             else:
+                hosted.has_failed = True
                 log.critical("%s: cannot be loaded", replica.key, exc_info=problem)
 
         drive(self._load(replica, hosted.shard), loaded)

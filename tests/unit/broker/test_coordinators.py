@@ -7,7 +7,7 @@ from node_kit import DATA, NodeKit
 
 from barnabas.broker.coordinators import TOPIC
 from barnabas.broker.shard_host import java_hash
-from barnabas.wire.batch import Producer, Record, build
+from barnabas.wire.batch import Producer, Record, build, read_header
 from barnabas.wire.messages import (
     consumer_group_heartbeat,
     delete_groups,
@@ -296,6 +296,32 @@ def test_transactional_offsets_of_apache_kafkas_log_count_by_their_markers():
     kit.restart()
     kit.run(lambda: all(one.is_loaded for one in kit.node.coordinators._hosted.values()))
     assert committed(kit) == {("t", 0): 50, ("t", 1): 1}
+
+
+def test_a_partition_that_cannot_be_read_leaves_the_others(kit):
+    """As in Apache Kafka: its groups have no coordinator here, and the list goes without them."""
+    find(kit)
+    commit(kit, {0: 5})
+    coordinators = kit.node.coordinators
+    names = (f"other-{number}" for number in range(99))
+    elsewhere = next(
+        name
+        for name in names
+        if coordinators.partition_for(name) != coordinators.partition_for("g")
+    )
+    commit(kit, {0: 7}, group=elsewhere)
+    replica = coordinators.find("g").replica
+    bad = memoryview(build([Record(0, 0, b"\0\1\0\5cut", b"\0\4")]))
+    replica.append(bad, read_header(bad), 0)
+    kit.restart()
+
+    def list_():
+        return kit.ask(list_groups.ListGroupsRequest(), 5)
+
+    kit.run(lambda: list_().error_code != LOADING)
+    assert [one.group_id for one in list_().groups] == [elsewhere]
+    assert commit(kit, {0: 6}) == {0: NOT_COORDINATOR}
+    assert committed(kit, elsewhere) == {("t", 0): 7}
 
 
 def test_groups_that_are_deleted_stay_deleted(kit):
