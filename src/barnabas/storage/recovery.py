@@ -220,7 +220,7 @@ class _Loading:
         segment, indexes_there = self._open_files(base)
         if not (indexes_there and load_indexes(segment)):
             self.report.rebuilt_indexes.append(base)
-            self._check(segment, visit=None)
+            self._check(segment, visit=_pass_by)
         if file_name(base, TXN_INDEX) in self.names and not segment.aborted.load(base):
             self.report.rebuilt_indexes.append(base)
             self._rebuild_aborted(segment)
@@ -265,15 +265,13 @@ class _Loading:
         """Tell whether records between two segments were lost; compaction may have taken them, too."""
         return base < expected or not self.config.compact
 
-    def _check(self, segment: Segment, visit: _Visit | None) -> tuple[int, bool]:
+    def _check(self, segment: Segment, visit: _Visit) -> tuple[int, bool]:
         """Build the indexes of a segment from its data, cut at the first bad batch.
 
         Return the offset after its last record, and whether all its bytes were good.
         """
         scan = Scan(segment, self.config.index_interval_bytes)
-        for header in scan.batches():
-            if visit is not None:
-                visit(segment, scan.valid_bytes - header.size, header)
+        scan.run(partial(visit, segment))
         scan.finish()
         self.report.scanned_bytes += scan.valid_bytes
         self.report.cut_bytes += scan.cut_bytes
@@ -317,7 +315,7 @@ class _Loading:
             return _walk_to_end(segment)
         except BatchError:
             self.report.rebuilt_indexes.append(segment.base_offset)
-            return self._check(segment, visit=None)[0]
+            return self._check(segment, visit=_pass_by)[0]
 
     def _start_anew(self) -> int:
         """Drop all segments: the log's start was moved past everything that is here."""
@@ -384,6 +382,10 @@ def _walk(segment: Segment, start: int, visit: _Visit) -> None:
                 visit(segment, at, header)
     except BatchError:
         return  # damage below the recovery point shows when it is read; the rest still counts
+
+
+def _pass_by(_segment: Segment, _position: int, _header: BatchHeader) -> None:
+    """Take no notice of a batch."""
 
 
 def load_indexes(segment: Segment) -> bool:

@@ -7,7 +7,7 @@ from log_kit import DIRECTORY, NOW, append, batch_of, config, new_disk, open_log
 
 from barnabas.storage.scan import SCAN_BYTES, Scan
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET
-from barnabas.wire.batch import CRC_START, stamp
+from barnabas.wire.batch import CRC_START, Producer, stamp
 
 SIZE = len(batch_of(2))
 
@@ -21,13 +21,32 @@ def segment_of(disk, sizes=(10,) * 5):
 
 def scanned(segment):
     scan = Scan(segment, 0)
-    return scan, [header.base_offset for header in scan.batches()]
+    scan.run(lambda _position, _header: None)
+    return scan, [header.base_offset for _, header in segment.headers(0, scan.valid_bytes)]
 
 
-def test_good_batches_are_yielded_in_order():
+def test_good_batches_are_taken_in_order():
     scan, found = scanned(segment_of(new_disk()))
     assert found == [0, 2, 4, 6, 8]
     assert (scan.valid_bytes, scan.next_offset, scan.problem) == (5 * SIZE, 10, "")
+
+
+def test_those_of_producers_and_the_first_of_each_epoch_are_shown():
+    log = open_log(new_disk())
+    for epoch in (0, 0, 1, 1):
+        append(log, epoch=epoch)
+    append(log, epoch=1, producer=Producer(7, 0, 0))
+    append(log, epoch=1, producer=Producer(7, 0, 1), size=2 * SCAN_BYTES)
+    append(log, epoch=1)
+    append(log, epoch=2, size=2 * SCAN_BYTES)
+    shown = []
+    segment = log._segments[0]
+    Scan(segment, 0).run(lambda position, header: shown.append((position, header.base_offset)))
+    assert shown == [
+        (position, header.base_offset)
+        for position, header in segment.headers(0, segment.size)
+        if header.base_offset in (0, 2, 4, 5, 7)
+    ]
 
 
 def test_the_indexes_are_those_of_the_appends():
