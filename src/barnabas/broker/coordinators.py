@@ -14,7 +14,13 @@ from barnabas.broker.consumer_protocol import read_topics
 from barnabas.broker.group_settings import NodeGroupSettings
 from barnabas.broker.group_topics import GroupTopics
 from barnabas.broker.shard_host import ShardHost
+from barnabas.core.group.offset_requests import CommitReply
+from barnabas.core.group.offsets import NO_PRODUCER
 from barnabas.core.group.shard import GroupShard
+from barnabas.core.txn.requests import PartitionsRequest
+from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.model.ids import TopicPartition
+from barnabas.wire.batch import Producer, put_head
 from barnabas.wire.compression import Codec
 
 if TYPE_CHECKING:
@@ -23,11 +29,17 @@ if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
+    from barnabas.core.group.offset_requests import CommitRequest
     from barnabas.core.group.result import Result
     from barnabas.model.cluster import Topic
     from barnabas.wire.batch import BatchHeader
+    from barnabas.wire.control_batch import EndMarker
 
 TOPIC: Final = "__consumer_offsets"
+#: From this version of TxnOffsetCommit on clients know TRANSACTION_ABORTABLE; and their commits begin transactions.
+_ABORTABLE_SINCE: Final = 4
+_ADDS_SINCE: Final = 5
+_EPOCH_RISES: Final = 2
 
 
 class Coordinators(ShardHost[GroupShard]):
@@ -44,6 +56,68 @@ class Coordinators(ShardHost[GroupShard]):
     def serves(self, protocol: str) -> bool:
         """Tell whether groups may use this protocol."""
         return protocol in self.group_settings.all.rebalance_protocols
+
+    def end_transaction(
+        self, partition: int, marker: EndMarker, producer: Producer, transaction_version: int
+    ) -> ErrorCode:
+        """Write the marker that ends a transaction, and let its offsets count, or forget them."""
+        try:
+            hosted = self.find_partition(partition)
+        except KafkaError:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER  # not loaded: as in Kafka, to be tried again
+        replica = hosted.replica
+        code = replica.append_marker(marker, producer.id, producer.epoch, transaction_version)
+        if not code:
+            hosted.shard.replay_end_marker(producer.id, is_commit=marker.commit)
+        return code
+
+    def commit_in_transaction(
+        self, request: CommitRequest, transactional_id: str, version: int
+    ) -> Task[CommitReply]:
+        """Have a group keep offsets that count when the transaction does, if that knows of them.
+
+        Clients of transaction version 2 make the group's partition part of the transaction by this (KIP-890).
+        """
+        if not request.group_id:
+            return CommitReply(ErrorCode.INVALID_GROUP_ID)
+        assert request.producer is not None
+        producer = Producer(*request.producer)
+        partition = TopicPartition(TOPIC, self.partition_for(request.group_id))
+        producers = self.find(request.group_id).replica.log.producers
+        _, header = put_head(b"", 0, self._node.world.clock.now_ms(), producer=producer)
+        adds = version >= _ADDS_SINCE
+        guard = None
+        if producers.needs_verification(header):
+            now_ms = self._node.world.clock.now_ms()
+            guard = producers.begin_verification(header, now_ms, bumps_epochs=adds)
+            asked = PartitionsRequest(
+                transactional_id, *producer[:2], (partition,), _EPOCH_RISES if adds else 0
+            )
+            code = yield from self._verify(asked, version)
+            if code:
+                return CommitReply(code)
+        hosted = self.find(request.group_id)
+        # Nothing comes between this and the append: the transaction cannot end in the meantime.
+        code = hosted.replica.log.producers.check_coordinated(header, guard)
+        if code:
+            return CommitReply(code)
+        reply: CommitReply = yield self.asking(
+            hosted,
+            lambda shard, ticket, now_ms, wall_ms: shard.commit(ticket, request, now_ms, wall_ms),
+        )
+        return reply
+
+    def _verify(self, asked: PartitionsRequest, version: int) -> Task[ErrorCode]:
+        """Ask the transaction coordinator; the answer is in words that the client knows."""
+        adds = version >= _ADDS_SINCE
+        if not adds and not self._node.config.get_bool("transaction.partition.verification.enable"):
+            return ErrorCode.NONE
+        (code,) = yield from self._node.transactions.admit(asked, adds=adds)
+        if code is ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:
+            return ErrorCode.INVALID_TXN_STATE
+        return code
 
     # What `ShardHost` asks
 
@@ -68,12 +142,14 @@ class Coordinators(ShardHost[GroupShard]):
         return self._node.config.get_int("offsets.commit.required.acks")
 
     def _encode(self, result: Result, now_ms: int) -> tuple[memoryview, BatchHeader]:
-        return group_records.encode_batch(result.records, now_ms, self._codec)
+        producer = None if result.producer is None else Producer(*result.producer)
+        return group_records.encode_batch(result.records, now_ms, self._codec, producer)
 
     def _replay(self, shard: GroupShard, result: Result, offset: int) -> None:
         replay = shard.replay
+        producer_id = NO_PRODUCER if result.producer is None else result.producer[0]
         for record in result.records:
-            replay(record, offset)
+            replay(record, offset, producer_id)
             offset += 1
 
     def _load(self, replica: Replica, shard: GroupShard) -> Task[None]:

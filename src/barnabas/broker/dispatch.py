@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.api import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_replica_log_dirs,
     api_versions,
@@ -26,6 +28,8 @@ from barnabas.broker.api import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -35,6 +39,7 @@ from barnabas.broker.api import (
     leave_group,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -42,6 +47,8 @@ from barnabas.broker.api import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from barnabas.wire import frame
 from barnabas.wire.messages.index import APIS
@@ -115,6 +122,11 @@ TABLE: Final[Mapping[int, Api]] = {
         _api(21, delete_records, (0, 2)),
         _api(22, init_producer_id, (0, 5)),
         _api(23, offset_for_leader_epoch, (2, 4)),
+        _api(24, add_partitions_to_txn, (0, 5)),
+        _api(25, add_offsets_to_txn, (0, 4)),
+        _api(26, end_txn, (0, 5)),
+        _api(27, write_txn_markers, (1, 2)),
+        _api(28, txn_offset_commit, (0, 6)),
         _api(32, describe_configs, (1, 4)),
         _api(33, alter_configs, (0, 2)),
         _api(34, alter_replica_log_dirs, (1, 2)),
@@ -125,6 +137,8 @@ TABLE: Final[Mapping[int, Api]] = {
         _api(47, offset_delete, (0, 0)),
         _api(60, describe_cluster, (0, 2)),
         _api(61, describe_producers, (0, 0)),
+        _api(65, describe_transactions, (0, 0)),
+        _api(66, list_transactions, (0, 2)),
         _api(68, consumer_group_heartbeat, (0, 1)),
         _api(69, consumer_group_describe, (0, 1)),
         _api(75, describe_topic_partitions, (0, 0)),

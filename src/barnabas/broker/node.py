@@ -24,6 +24,7 @@ from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.repeats import Staging
 from barnabas.broker.replicas import Replicas
 from barnabas.broker.tasks import drive
+from barnabas.broker.transactions import Transactions
 from barnabas.broker.turns import Turns
 from barnabas.broker.upkeep import Upkeep
 from barnabas.broker.znodes import ALL_BROKERS
@@ -82,6 +83,7 @@ class Node:
         self.unpacking = Turns(OPENED_AT_ONCE)
         self.producer_ids = ProducerIds(self)
         self.coordinators = Coordinators(self)
+        self.transactions = Transactions(self)
         self.fetch_sessions = FetchSessions(
             config.get_int("max.incremental.fetch.session.cache.slots"), self._random_session_id
         )
@@ -100,6 +102,7 @@ class Node:
         """Read the store and open the logs; then the node takes requests."""
         yield from startup.start(self)
         self.coordinators.start()
+        self.transactions.start()
         self.upkeep.start()
 
     def release_waiting(self) -> None:

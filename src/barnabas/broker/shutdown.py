@@ -26,6 +26,7 @@ def release_waiting(node: Node) -> None:
     """Answer the requests that wait with what there is; new ones no longer wait."""
     node.stopping = True
     node.coordinators.stop()
+    node.transactions.stop()
     for replica in node.replicas:
         replica.wake_readers()
 

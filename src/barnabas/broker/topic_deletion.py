@@ -47,6 +47,7 @@ def _delete(node: Node, topic: Topic) -> Task[None]:
     replicas = node.replicas.drop_topic(topic.name)
     node.staging.close_lanes(replicas)
     node.coordinators.on_topic_deleted(topic)
+    node.transactions.on_topic_deleted(topic)
     log.info("deleted topic %s with %d partitions", topic.name, len(topic.partitions))
     if replicas:
         yield from _set_aside(node, replicas)

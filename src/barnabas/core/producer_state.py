@@ -239,6 +239,16 @@ class ProducerStates:
         verifying.add(header)
         return verifying
 
+    def check_coordinated(self, header: BatchHeader, guard: Verification | None) -> ErrorCode:
+        """Tell whether a group coordinator may append its batch for a producer's transaction: it has no sequences."""
+        entry = self._entries.get(header.producer_id)
+        if entry is not None and header.producer_epoch < entry.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        is_guarded = guard is not None and guard is self._verifying.get(header.producer_id)
+        if self.needs_verification(header) and not is_guarded:
+            return ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.NONE
+
     def check_marker(
         self,
         producer_id: int,

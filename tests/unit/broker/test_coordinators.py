@@ -192,12 +192,6 @@ def test_clients_that_come_together_wait_for_one_topic(kit):
     assert [client.answers[0].coordinators[0].error_code for client in clients] == [0, 0, 0]
 
 
-def test_a_transaction_has_no_coordinator_yet(kit):
-    request = find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["t"])
-    assert kit.ask(request, 4).coordinators[0].error_code == 53
-    assert TOPIC not in kit.node.topics.by_name
-
-
 # What survives
 
 

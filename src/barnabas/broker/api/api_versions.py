@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import ErrorCode
-from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from barnabas.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
@@ -14,6 +20,13 @@ if TYPE_CHECKING:
 #: What clients may call themselves (KIP-511).
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
+#: Clients before this version cannot read a feature whose lowest version is 0 (KAFKA-17011).
+_ZERO_SINCE: Final = 4
+#: Each end of a transaction raises its producer's epoch (KIP-890). Clients go by the level that is finalized.
+_TRANSACTION_VERSION: Final = "transaction.version"
+_TRANSACTION_LEVEL: Final = 2
+#: There is no way to change a level, so it is always the first state of them.
+_FEATURES_EPOCH: Final = 0
 
 
 def handle(call: Call) -> ApiVersionsResponse:
@@ -28,8 +41,22 @@ def handle(call: Call) -> ApiVersionsResponse:
         api_keys=[
             ApiVersion(api_key=key, min_version=lowest, max_version=highest)
             for key, lowest, highest in call.node.served_versions()
-        ]
+        ],
+        supported_features=_supported() if call.version >= _ZERO_SINCE else [],
+        finalized_features_epoch=_FEATURES_EPOCH,
+        finalized_features=[
+            FinalizedFeatureKey(
+                name=_TRANSACTION_VERSION,
+                max_version_level=_TRANSACTION_LEVEL,
+                min_version_level=_TRANSACTION_LEVEL,
+            )
+        ],
     )
+
+
+def _supported() -> list[SupportedFeatureKey]:
+    highest = _TRANSACTION_LEVEL
+    return [SupportedFeatureKey(name=_TRANSACTION_VERSION, min_version=0, max_version=highest)]
 
 
 def refuse(

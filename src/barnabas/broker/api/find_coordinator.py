@@ -1,8 +1,8 @@
-"""FindCoordinator: who keeps a group. Makes the offsets topic when it is first asked for."""
+"""FindCoordinator: who keeps a group or a transactional id. Makes the topic for them when it is first asked for."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode
@@ -15,11 +15,11 @@ from barnabas.wire.messages.find_coordinator import (
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
     from barnabas.broker.pieces import Response
+    from barnabas.broker.shard_host import ShardHost
     from barnabas.broker.tasks import Task
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
-_SHARE: Final = 2
 _MANY_SINCE: Final = 4
 #: Characters whose hash takes as long as the rest of the work for a key.
 _HASHED_IN_A_STEP: Final = 100
@@ -67,21 +67,21 @@ def refuse(
 
 
 def _find(call: Call, key: str) -> Task[Coordinator]:
-    node, key_type = call.node, call.request.key_type
-    if key_type == _TRANSACTION:
-        return _none(
-            key,
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "transactions are not served yet",
-        )
-    if key_type != _GROUP:
-        return _none(key, ErrorCode.INVALID_REQUEST, f"no coordinator is of type {key_type}")
-    topic = yield from node.coordinators.create_topic()
-    if topic is None or node.coordinators.replica_for(key) is None:
+    node = call.node
+    hosts: dict[int, ShardHost[Any]] = {
+        _GROUP: node.coordinators,
+        _TRANSACTION: node.transactions,
+    }
+    host = hosts.get(call.request.key_type)
+    if host is None:
+        problem = f"no coordinator is of type {call.request.key_type}"
+        return _none(key, ErrorCode.INVALID_REQUEST, problem)
+    topic = yield from host.create_topic()
+    if topic is None or host.replica_for(key) is None:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return _none(key, code, code.message)
-    host, port = node.address_for(call.link)
-    return Coordinator(key=key, node_id=node.broker_id, host=host, port=port)
+    name, port = node.address_for(call.link)
+    return Coordinator(key=key, node_id=node.broker_id, host=name, port=port)
 
 
 def _none(key: str, code: ErrorCode, message: str | None) -> Coordinator:

@@ -46,6 +46,8 @@ class CommitRequest:
     retention_time_ms: int = NO_RETENTION_TIME
     #: From version 9 on a group that is not there is told so; older clients know ILLEGAL_GENERATION only.
     knows_member_epochs: bool = True
+    #: TxnOffsetCommit: (producer id, epoch) of the transaction; the offsets count when it does.
+    producer: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)

@@ -103,9 +103,11 @@ class Offsets:
                     codes.append((one.partition, ErrorCode.NONE))
                     records.append(_record(request.group_id, topic, one, wall_ms, expire_ms))
             reply.topics.append((topic.name, codes))
-        return Result(records, [(ticket, reply)])
+        return Result(records, [(ticket, reply)], producer=request.producer)
 
     def _validate_commit(self, request: CommitRequest, now_ms: int) -> ErrorCode:
+        if request.producer is not None:
+            return self._validate_transactional(request)
         group, generation = (
             self._groups.get(request.group_id),
             request.generation_id_or_member_epoch,
@@ -127,14 +129,22 @@ class Offsets:
         if code:
             return code
         group.on_offset_commit(member_id, now_ms)
-        for topic in request.topics:
-            for one in topic.partitions:
-                code = group.validate_partition_commit(
-                    member_id, generation, topic.topic_id, one.partition
-                )
-                if code:
-                    return code
-        return ErrorCode.NONE
+        return _validate_partitions(group, request)
+
+    def _validate_transactional(self, request: CommitRequest) -> ErrorCode:
+        """Fence a consumer that lost its partitions, if the producer says who that is (KIP-447)."""
+        group, generation = (
+            self._groups.get(request.group_id),
+            request.generation_id_or_member_epoch,
+        )
+        if group is None:
+            return ErrorCode.NONE if generation < 0 else ErrorCode.ILLEGAL_GENERATION
+        code = group.validate_offset_commit(
+            request.member_id, request.group_instance_id, generation, True, True
+        )
+        code = code or _validate_partitions(group, request)
+        # The word that producers know.
+        return ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code
 
     # Fetch
 
@@ -335,6 +345,18 @@ class Offsets:
                     # Compaction may leave an older transactional commit before a newer plain one.
                     if before is None or place > before[0]:
                         _put(self._by_group, record, place)
+
+
+def _validate_partitions(group: Group, request: CommitRequest) -> ErrorCode:
+    generation = request.generation_id_or_member_epoch
+    for topic in request.topics:
+        for one in topic.partitions:
+            code = group.validate_partition_commit(
+                request.member_id, generation, topic.topic_id, one.partition
+            )
+            if code:
+                return code
+    return ErrorCode.NONE
 
 
 def _put(groups: dict[str, _Topics], record: OffsetCommitted, place: int) -> None:

@@ -29,3 +29,5 @@ class Result:
     replies: list[tuple[Ticket, Any]] = field(default_factory=list)
     #: The group whose soft state (who waits for what) must be put right if the records cannot be written.
     group_id: Hashable = None
+    #: (producer id, epoch) whose transaction the records are part of; None: they count at once.
+    producer: tuple[int, int] | None = None

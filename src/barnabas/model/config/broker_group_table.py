@@ -11,7 +11,6 @@ from typing import Final
 
 from barnabas.model.config.types import (
     INT_MAX,
-    Feature,
     Importance,
     Kind,
     Setting,
@@ -235,7 +234,6 @@ GROUP_SETTINGS: Final = settings(
         "How often the broker looks for transactions that have run out of time.",
         allowed=at_least(1),
         importance=Importance.LOW,
-        feature=Feature.TRANSACTIONS,
     ),
     Setting(
         "transaction.max.timeout.ms",
@@ -244,7 +242,6 @@ GROUP_SETTINGS: Final = settings(
         "The longest transaction timeout a producer may ask for.",
         allowed=at_least(1),
         importance=Importance.HIGH,
-        feature=Feature.TRANSACTIONS,
     ),
     Setting(
         "transaction.partition.verification.enable",
@@ -253,7 +250,6 @@ GROUP_SETTINGS: Final = settings(
         "Whether a partition checks that it is part of the transaction that writes to it.",
         importance=Importance.LOW,
         update=Update.CLUSTER_WIDE,
-        feature=Feature.TRANSACTIONS,
     ),
     Setting(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
@@ -262,7 +258,6 @@ GROUP_SETTINGS: Final = settings(
         "How often the broker looks for transactional ids to forget.",
         allowed=at_least(1),
         importance=Importance.LOW,
-        feature=Feature.TRANSACTIONS,
     ),
     Setting(
         "transaction.state.log.load.buffer.size",
@@ -271,7 +266,6 @@ GROUP_SETTINGS: Final = settings(
         "How many bytes of the transaction log are read at a time when it is loaded.",
         allowed=at_least(1),
         importance=Importance.HIGH,
-        feature=Feature.TRANSACTIONS,
     ),
     Setting(
         "transaction.state.log.min.isr",
@@ -280,7 +274,6 @@ GROUP_SETTINGS: Final = settings(
         "How many replicas of the transaction log must be in sync.",
         allowed=at_least(1),
         importance=Importance.HIGH,
-        feature=Feature.TRANSACTIONS,
     ),
     Setting(
         "transaction.state.log.num.partitions",
@@ -289,7 +282,6 @@ GROUP_SETTINGS: Final = settings(
         "How many partitions the transaction log has; not to be changed once it is there.",
         allowed=at_least(1),
         importance=Importance.HIGH,
-        feature=Feature.TRANSACTIONS,
     ),
     Setting(
         "transaction.state.log.replication.factor",
@@ -298,7 +290,6 @@ GROUP_SETTINGS: Final = settings(
         "How many replicas the transaction log has.",
         allowed=at_least(1),
         importance=Importance.HIGH,
-        feature=Feature.TRANSACTIONS,
     ),
     Setting(
         "transaction.state.log.segment.bytes",
@@ -307,7 +298,6 @@ GROUP_SETTINGS: Final = settings(
         "How large a segment of the transaction log may grow.",
         allowed=at_least(1),
         importance=Importance.HIGH,
-        feature=Feature.TRANSACTIONS,
     ),
     Setting(
         "transactional.id.expiration.ms",
@@ -316,7 +306,6 @@ GROUP_SETTINGS: Final = settings(
         "After how long without use a transactional id is forgotten.",
         allowed=at_least(1),
         importance=Importance.HIGH,
-        feature=Feature.TRANSACTIONS,
     ),
     Setting(
         "add.partitions.to.txn.retry.backoff.max.ms",
@@ -325,7 +314,6 @@ GROUP_SETTINGS: Final = settings(
         "How long at most the broker goes on asking whether the transaction before has ended.",
         allowed=at_least(0),
         importance=Importance.HIGH,
-        feature=Feature.TRANSACTIONS,
     ),
     Setting(
         "add.partitions.to.txn.retry.backoff.ms",
@@ -334,6 +322,5 @@ GROUP_SETTINGS: Final = settings(
         "How long it rests between two questions.",
         allowed=at_least(1),
         importance=Importance.HIGH,
-        feature=Feature.TRANSACTIONS,
     ),
 )

@@ -60,7 +60,6 @@ class Update(Enum):
 class Feature(Enum):
     """The part of Barnabas that reads a setting, for the parts that are not there yet."""
 
-    TRANSACTIONS = "transactions"
     CLUSTER = "clusters"
     QUOTAS = "quotas"
     SECURITY = "security"

@@ -1,0 +1,74 @@
+"""DescribeTransactions: what is known of transactional ids that this broker coordinates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.broker.call import Call
+    from barnabas.broker.tasks import Task
+    from barnabas.core.txn.requests import DescribedTransaction
+    from barnabas.model.ids import TopicPartition
+
+
+def handle(call: Call) -> Task[DescribeTransactionsResponse]:
+    """Describe each id named."""
+    request: DescribeTransactionsRequest = call.request
+    states = []
+    for transactional_id in request.transactional_ids:
+        state = yield from _describe(call, transactional_id)
+        states.append(state)
+    return DescribeTransactionsResponse(transaction_states=states)
+
+
+def refuse(
+    request: DescribeTransactionsRequest, code: ErrorCode, _message: str | None
+) -> DescribeTransactionsResponse:
+    """Refuse every id."""
+    states = [_failed(one, code) for one in request.transactional_ids]
+    return DescribeTransactionsResponse(transaction_states=states)
+
+
+def _describe(call: Call, transactional_id: str) -> Task[TransactionState]:
+    if not transactional_id:
+        return _failed(transactional_id, ErrorCode.INVALID_REQUEST)
+    transactions = call.node.transactions
+    try:
+        hosted = transactions.find(transactional_id)
+        found: DescribedTransaction = yield transactions.asking(
+            hosted,
+            lambda shard, ticket, _now_ms, _wall_ms: shard.describe(ticket, transactional_id),
+        )
+    except KafkaError as problem:
+        return _failed(transactional_id, problem.code)
+    return TransactionState(
+        error_code=found.error_code,
+        transactional_id=transactional_id,
+        transaction_state=found.state,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.start_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=_by_topic(found.partitions),
+    )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[TopicData]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    return [TopicData(topic=topic, partitions=indexes) for topic, indexes in topics.items()]
+
+
+def _failed(transactional_id: str, code: ErrorCode) -> TransactionState:
+    return TransactionState(error_code=code, transactional_id=transactional_id)

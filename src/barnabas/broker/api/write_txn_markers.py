@@ -1,0 +1,71 @@
+"""WriteTxnMarkers: another broker's coordinator, or an administrator, ends transactions on partitions of this broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker import markers
+from barnabas.model.ids import TopicPartition
+from barnabas.wire.batch import Producer
+from barnabas.wire.control_batch import EndMarker
+from barnabas.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from barnabas.broker.call import Call
+    from barnabas.broker.tasks import Task
+    from barnabas.model.errors import ErrorCode
+
+
+def handle(call: Call) -> Task[WriteTxnMarkersResponse]:
+    """Write each marker to each of its partitions."""
+    request: WriteTxnMarkersRequest = call.request
+    # Markers of one producer are told together, as in Kafka.
+    answers: dict[int, dict[TopicPartition, ErrorCode]] = {}
+    for one in request.markers:
+        marker = EndMarker(one.transaction_result, one.coordinator_epoch)
+        producer = Producer(one.producer_id, one.producer_epoch)
+        written = yield from markers.write(
+            call.node, marker, producer, one.transaction_version, _partitions(one)
+        )
+        answers.setdefault(one.producer_id, {}).update(written)
+    results = [_result(producer_id, codes) for producer_id, codes in answers.items()]
+    return WriteTxnMarkersResponse(markers=results)
+
+
+def refuse(
+    request: WriteTxnMarkersRequest, code: ErrorCode, _message: str | None
+) -> WriteTxnMarkersResponse:
+    """Refuse every partition."""
+    results = [
+        _result(one.producer_id, dict.fromkeys(_partitions(one), code)) for one in request.markers
+    ]
+    return WriteTxnMarkersResponse(markers=results)
+
+
+def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, index)
+        for topic in marker.topics
+        for index in topic.partition_indexes
+    ]
+
+
+def _result(producer_id: int, codes: dict[TopicPartition, ErrorCode]) -> WritableTxnMarkerResult:
+    topics: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
+    for (topic, index), code in codes.items():
+        one = WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+        topics.setdefault(topic, []).append(one)
+    return WritableTxnMarkerResult(
+        producer_id=producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
+    )
