@@ -228,6 +228,11 @@ class ProducerStates:
             or entry.producer_epoch != header.producer_epoch
         )
 
+    def is_fenced(self, header: BatchHeader) -> bool:
+        """Tell whether the producer has been seen with a higher epoch."""
+        entry = self._entries.get(header.producer_id)
+        return entry is not None and header.producer_epoch < entry.producer_epoch
+
     def begin_verification(
         self, header: BatchHeader, now_ms: int, *, bumps_epochs: bool
     ) -> Verification:

@@ -8,14 +8,16 @@ connection has one request under way, so its order is kept.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import batch_check, produce_lane
+from barnabas.broker.api import produce_transactional
 from barnabas.broker.batch_check import Refusal
 from barnabas.broker.outcomes import NO_REPLY, CloseLink
 from barnabas.model.errors import ErrorCode, shortened
-from barnabas.wire.batch import TRANSACTIONAL
+from barnabas.model.ids import TopicPartition
 from barnabas.wire.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -26,10 +28,13 @@ from barnabas.wire.messages.produce import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from barnabas.broker.api.produce_transactional import Verdict, Verdicts
     from barnabas.broker.batch_check import Opened
     from barnabas.broker.call import Call
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
+    from barnabas.core.producer_state import Verification
+    from barnabas.core.txn.requests import PartitionsRequest
     from barnabas.model.config.log_config import LogConfig
     from barnabas.wire.batch import BatchHeader
     from barnabas.wire.messages.produce import PartitionProduceData
@@ -37,6 +42,12 @@ if TYPE_CHECKING:
 #: From this version on topics are named by id.
 TOPIC_IDS_SINCE = 13
 _ACKS = (-1, 0, 1)
+#: What the state of its producer can have against a batch.
+_WHY_REFUSED: Final = {
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "the sequence number does not follow the last one",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "the producer has been replaced by one with a higher epoch",
+    ErrorCode.INVALID_TXN_STATE: "the record is not part of the producer's transaction",
+}
 #: The one client that Kafka lets write to internal topics.
 _ADMIN_CLIENT = "__admin_client"
 
@@ -54,7 +65,7 @@ class _Closed(Exception):
 class _Postponed:
     """A partition of a request whose batch is being opened."""
 
-    __slots__ = ("answers", "batch", "closed", "data", "place", "topic")
+    __slots__ = ("answers", "batch", "closed", "data", "place", "topic", "verdict")
 
     def __init__(
         self,
@@ -62,6 +73,7 @@ class _Postponed:
         topic: str | None,
         data: PartitionProduceData,
         answers: list[PartitionProduceResponse],
+        verdict: Verdict | None,
     ) -> None:
         """Keep a place among the answers, and the batch: the frame's memory is lent only until the handler waits."""
         assert data.records is not None
@@ -70,6 +82,7 @@ class _Postponed:
         self.data = data
         self.batch = memoryview(bytearray(data.records))
         self.answers = answers
+        self.verdict = verdict
         self.place = len(answers)
         answers.append(PartitionProduceResponse(index=data.index))
 
@@ -82,6 +95,40 @@ def handle(call: Call) -> Any:  # noqa: ANN401
         return refuse(
             request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; allowed: all, 0, 1"
         )
+    if produce_transactional.has_transactional(request):
+        return _handle_transactional(call)
+    return _append_all(call, {})
+
+
+def _handle_transactional(call: Call) -> Any:  # noqa: ANN401
+    """Ask the coordinator where a transaction would begin, then append."""
+    request: ProduceRequest = call.request
+    if request.transactional_id is None:
+        return refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
+    try:
+        asked, guards = produce_transactional.begin(call)
+    except Refusal as refusal:
+        return refuse(request, refusal.code, refusal.message)
+    if asked is None:
+        return _append_all(call, guards)
+    # The frame's memory is lent only until the handler waits.
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = memoryview(bytearray(data.records))
+    return _after_asking(call, asked, guards)
+
+
+def _after_asking(call: Call, asked: PartitionsRequest, guards: Verdicts) -> Task[Any]:
+    verdicts = yield from produce_transactional.ask(call, asked, guards)
+    call.node.staging.write()  # as above: others have written in the meantime
+    answer = _append_all(call, verdicts)
+    return (yield from answer) if isinstance(answer, Generator) else answer
+
+
+def _append_all(call: Call, verdicts: Verdicts) -> Any:  # noqa: ANN401
+    """Append to every partition; `verdicts` is what came of asking about transactions."""
+    request: ProduceRequest = call.request
     by_id = call.version >= TOPIC_IDS_SINCE
     to_flush: list[Replica] = []
     postponed: list[_Postponed] = []
@@ -91,9 +138,12 @@ def handle(call: Call) -> Any:  # noqa: ANN401
         partitions: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             try:
-                partitions.append(_produce(call, name, data.index, data.records, to_flush))
+                verdict = verdicts.get(TopicPartition(name or "", data.index)) if verdicts else None
+                partitions.append(
+                    _produce(call, name, data.index, data.records, to_flush, verdict=verdict)
+                )
             except _Closed as closed:
-                postponed.append(_Postponed(closed, name, data, partitions))
+                postponed.append(_Postponed(closed, name, data, partitions, verdict))
         responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
@@ -142,13 +192,14 @@ def _topic_name(call: Call, topic_id: bytes) -> str | None:
     return None if topic is None else topic.name
 
 
-def _produce(
+def _produce(  # noqa: PLR0913  (what came of the steps before, each by its name)
     call: Call,
     name: str | None,
     index: int,
     records: memoryview | None,
     to_flush: list[Replica],
     opened: Opened | Refusal | None = None,
+    verdict: Verdict | None = None,
 ) -> PartitionProduceResponse:
     """Append to one partition; `opened` is what came of the batch in the background, if it was there."""
     if name is None:
@@ -161,7 +212,9 @@ def _produce(
     if replica.topic.is_internal and call.client_id != _ADMIN_CLIENT:
         return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
     try:
-        response = _append(call, replica, records, opened)
+        if isinstance(verdict, Refusal):
+            raise verdict
+        response = _append(call, replica, records, opened, verdict)
     except Refusal as refusal:
         replica.metrics.failed_produces += 1
         return _failed(index, refusal.code, refusal.message)
@@ -171,7 +224,11 @@ def _produce(
 
 
 def _append(
-    call: Call, replica: Replica, records: memoryview | None, opened: Opened | Refusal | None
+    call: Call,
+    replica: Replica,
+    records: memoryview | None,
+    opened: Opened | Refusal | None,
+    guard: Verification | None,
 ) -> PartitionProduceResponse:
     node, log = call.node, replica.log
     config = replica.config
@@ -187,11 +244,9 @@ def _append(
     elif isinstance(opened, Refusal):
         raise opened
     header = opened.header
-    if header.attributes & TRANSACTIONAL:
-        raise Refusal(ErrorCode.INVALID_TXN_STATE, "transactions are not served by this broker yet")
     now_ms = node.world.clock.now_ms()
     if header.producer_id >= 0:
-        seen = log.check_producer(header)
+        seen = log.check_producer(header, guard)
         if seen is not None:
             return _seen_before(replica, seen)
     batch, header, append_time = batch_check.conform(opened, config, now_ms)
@@ -239,7 +294,7 @@ def _not_written(replica: Replica) -> Refusal:
 def _seen_before(replica: Replica, seen: Any) -> PartitionProduceResponse:  # noqa: ANN401
     """Acknowledge a repeated batch with its first offset; refuse one out of sequence."""
     if isinstance(seen, ErrorCode):
-        raise Refusal(seen, f"the sequence number does not follow the last one on {replica.key}")
+        raise Refusal(seen, f"{replica.key}: {_WHY_REFUSED[seen]}")
     append_time = seen.timestamp if replica.config.log_append_time else -1
     return PartitionProduceResponse(
         index=replica.key.partition,
@@ -276,7 +331,7 @@ def _after_opening(
         finally:
             node.unpacking.give()
         each.answers[each.place] = _produce(
-            call, each.topic, each.data.index, each.batch, to_flush, opened
+            call, each.topic, each.data.index, each.batch, to_flush, opened, each.verdict
         )
     if to_flush:
         return (yield from _after_flush(call, response, to_flush))

@@ -116,9 +116,9 @@ def test_sequences_outlive_the_process(kit, again):
     assert kit.ask(InitProducerIdRequest(transactional_id=None), 4).producer_id != producer
 
 
-def test_transactional_batches_are_refused(kit):
+def test_transactional_batches_of_nobody_are_refused(kit):
     data = records(1, attributes=batch.TRANSACTIONAL, producer=Producer(1, 0, 0))
-    assert answer(kit, data)[0] == ErrorCode.INVALID_TXN_STATE
+    assert answer(kit, data)[0] == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert kit.offset("t", -1) == 0
 
 
