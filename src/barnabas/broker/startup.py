@@ -13,18 +13,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker import checkpointing, folders, log_loading, topic_creation, znodes
+from barnabas.broker.adoption import plan_adoption
 from barnabas.broker.disk_failures import is_of_directory
-from barnabas.model.cluster import Partition, Topic
+from barnabas.model.cluster import Partition
 from barnabas.model.ids import TopicId, TopicPartition, topic_id_text
 from barnabas.storage.directory import (
     Contents,
-    FoundPartition,
     LogDirectory,
     partition_of_future,
     read_identity,
 )
+from barnabas.storage.meta_properties import check_owner
 
 if TYPE_CHECKING:
+    from barnabas.broker.adoption import Adoption
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Task
     from barnabas.ports import Disk, Operation
@@ -37,18 +39,17 @@ def start(node: Node) -> Task[None]:
     """Run once, before any request. Errors end the start, but a directory whose disk has failed is left out."""
     world = node.world
     tree = yield lambda done: world.coordination.read_tree("/", done)
+    if znodes.read_cluster_id(tree) is None:
+        yield from _found_cluster(node)
+        tree = yield lambda done: world.coordination.read_tree("/", done)
     cluster_id = znodes.read_cluster_id(tree)
-    is_new = cluster_id is None
-    if cluster_id is None:
-        cluster_id = yield from _found_cluster(node)
+    assert cluster_id is not None
     node.cluster_id = cluster_id
     node.load_dynamic_configs(znodes.read_broker_configs(tree))
     node.coordinators.group_settings.load(znodes.read_group_configs(tree))
     node.producer_ids.load(znodes.read_producer_id_block(tree))
     topics = znodes.read_topics(tree)
     contents = yield lambda done: world.background.run(lambda: _open_directories(node), done)
-    if is_new:
-        topics += yield from _adopt(node, contents)
     for topic in topics:
         node.topics.put(topic)
     yield partial(world.background.run, partial(folders.sort_out, node, contents))
@@ -65,19 +66,32 @@ def start(node: Node) -> Task[None]:
             yield from checkpointing.write(node, directory)
 
 
-def _found_cluster(node: Node) -> Task[str]:
-    """Give a new store its cluster id: the one that stands in the directories, or a random one."""
+def _found_cluster(node: Node) -> Task[None]:
+    """Give a new store its cluster id and what lies in the directories: all in one commit, or nothing.
+
+    The id is the one that stands in the directories, or a random one.
+    """
     world, paths = node.world, node.config.log_dirs
 
-    def read_identities() -> list[str]:
-        found = [_identity(world.disk, path) for path in paths]
-        return [meta.cluster_id for meta in found if meta is not None and meta.cluster_id]
+    def look() -> tuple[str, Adoption]:
+        found = {path: meta for path in paths if (meta := _identity(world.disk, path))}
+        known = [meta.cluster_id for meta in found.values() if meta.cluster_id]
+        cluster_id = known[0] if known else topic_id_text(TopicId(topic_creation.new_id(node)))
+        for path, meta in found.items():
+            check_owner(meta, path, cluster_id, node.broker_id)
+        new_id = partial(topic_creation.new_id, node)
+        return cluster_id, plan_adoption(world.disk, paths, node.config, new_id)
 
-    known = yield lambda done: world.background.run(read_identities, done)
-    cluster_id = known[0] if known else topic_id_text(TopicId(topic_creation.new_id(node)))
-    operations: list[Operation] = [znodes.cluster_id_operation(cluster_id)]
-    yield lambda done: world.coordination.commit(operations, done)
-    return str(cluster_id)
+    cluster_id, adoption = yield partial(world.background.run, look)
+    for note in adoption.notes:
+        log.warning("%s", note)
+    operations = [
+        znodes.cluster_id_operation(cluster_id),
+        *adoption.operations(node.broker_id),
+    ]
+    yield partial(world.coordination.commit, operations)
+    for topic in adoption.topics:
+        log.info("adopted topic %s with %d partitions", topic.name, len(topic.partitions))
 
 
 def _identity(disk: Disk, path: str) -> MetaProperties | None:
@@ -116,28 +130,6 @@ def _open_directory(node: Node, directory: LogDirectory) -> Contents:
     for folder in found.deleted:
         node.world.disk.remove_tree(folder)
     return found
-
-
-def _adopt(node: Node, contents: folders.Found) -> Task[list[Topic]]:
-    """Make topics of the folders that another broker wrote; partitions it did not have are created."""
-    by_name: dict[str, list[FoundPartition]] = {}
-    for _, found in contents:
-        for partition in found.partitions:
-            by_name.setdefault(partition.topic_partition.topic, []).append(partition)
-    topics = [_adopted(node, name, found) for name, found in sorted(by_name.items())]
-    for topic in topics:
-        operations = znodes.create_topic_operations(topic)
-        yield partial(node.world.coordination.commit, operations)
-        log.info("adopted topic %s with %d partitions", topic.name, len(topic.partitions))
-    return topics
-
-
-def _adopted(node: Node, name: str, found: list[FoundPartition]) -> Topic:
-    count = max(partition.topic_partition.partition for partition in found) + 1
-    ids = [partition.topic_id for partition in found if partition.topic_id is not None]
-    topic_id = ids[0] if ids else topic_creation.new_id(node)
-    replicas = (node.broker_id,)
-    return Topic(name, topic_id, [Partition(replicas, node.broker_id, 0, replicas)] * count)
 
 
 def _raise_epochs(node: Node) -> Task[None]:
