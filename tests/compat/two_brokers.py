@@ -60,6 +60,7 @@ KEYS = (
     "group_id",
     "member_id",
     "key",
+    "transactional_id",
 )
 
 
