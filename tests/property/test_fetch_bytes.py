@@ -50,8 +50,10 @@ def test_same_bytes_as_the_generated_encoder(
             writer.partition(*numbers, records, aborted, replica)
             topic.partitions.append(_partition(*numbers, records, aborted, replica))
     ours, expected = writer.finish(), response.encode(version)
-    assert ours == expected
-    assert all(mine is theirs for mine, theirs in zip(ours[1::2], expected[1::2], strict=True))
+    assert b"".join(ours) == b"".join(expected)
+    assert all(
+        mine is theirs for mine, theirs in zip(ours[1::2], filter(len, expected[1::2]), strict=True)
+    )
 
 
 def _partition(

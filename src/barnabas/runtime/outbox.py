@@ -85,40 +85,35 @@ class Outbox(deque[Any]):
         super().__init__()
         self._reads = reads
 
-    def send_some(self, sock: socket.socket) -> None:
-        """Send with one system call; BlockingIOError if the socket takes nothing now."""
+    def send_some(self, sock: socket.socket) -> bool:
+        """Send with one system call; False, or BlockingIOError, if the socket takes no more now."""
         part = self[0]
         if type(part) is bytes and len(self) == 1:  # what most replies are
-            sent = sock.send(part)
-            if sent == len(part):
-                self.clear()
-            else:
-                self._drop(sent)
-        elif type(part) is FileSlice and part.size > COPY_SLICE_BYTES:
-            self._send_file(sock, part)
-        else:
-            self._send_gathered(sock)
+            return self._drop(sock.send(part), len(part))
+        if type(part) is FileSlice and part.size > COPY_SLICE_BYTES:
+            return self._send_file(sock, part)
+        return self._send_gathered(sock)
 
-    def _send_file(self, sock: socket.socket, part: FileSlice) -> None:
+    def _send_file(self, sock: socket.socket, part: FileSlice) -> bool:
         sent = os.sendfile(sock.fileno(), part.file.fileno(), part.position, part.size)
         if sent == 0:
             raise OSError(errno.EIO, f"{part.file.path} ends before {part.position}")
         part.position += sent
         part.size -= sent
-        if part.size == 0:
-            self.popleft()
+        if part.size:
+            return False
+        self.popleft()
+        return True
 
-    def _send_gathered(self, sock: socket.socket) -> None:
-        gathered = self._gather()
+    def _send_gathered(self, sock: socket.socket) -> bool:
+        gathered, size = self._gather()
         flags = _MORE if len(gathered) < len(self) else 0
         if len(gathered) == 1:
-            sent = sock.send(gathered[0], flags)
-        else:
-            sent = sock.sendmsg(gathered, (), flags)
-        self._drop(sent)
+            return self._drop(sock.send(gathered[0], flags), size)
+        return self._drop(sock.sendmsg(gathered, (), flags), size)
 
-    def _gather(self) -> list[Any]:
-        """Collect buffers for one call, small slices read into them, up to the first large slice."""
+    def _gather(self) -> tuple[list[Any], int]:
+        """Collect buffers for one call, small slices read into them, up to the first large slice; with their size."""
         gathered: list[Any] = []
         size = 0
         for index, part in enumerate(self):
@@ -130,14 +125,17 @@ class Outbox(deque[Any]):
             size += len(part)
             if len(gathered) == SEND_PARTS_MAX or size >= SEND_BYTES_MAX:
                 break
-        return gathered
+        return gathered, size
 
-    def _drop(self, sent: int) -> None:
+    def _drop(self, sent: int, offered: int) -> bool:
+        """Forget what was sent; tell whether all was that the socket was offered."""
+        is_all = sent == offered
         while self and (sent or not len(self[0])):  # an empty part is sent by sending nothing
             part = self[0]
             size = len(part)
             if size > sent:
                 self[0] = memoryview(part)[sent:]
-                return
+                break
             sent -= size
             self.popleft()
+        return is_all

@@ -314,18 +314,21 @@ class Connection:
     def flush(self) -> None:
         """Send what can be sent, the rest when the socket takes more; then go on with requests that were left."""
         try:
-            while self._out:
-                self._out.send_some(self._sock)
+            takes_more = True
+            while takes_more and self._out:
+                takes_more = self._out.send_some(self._sock)
                 self.last_used_ms = self._server.now_ms
         except BlockingIOError:
-            self._watch(WRITE | HANGUP)
-            return
+            takes_more = False
         except _GONE:
             self.close()
             return
         except OSError as problem:
             log.error("closing: cannot send: %s", problem, extra={"peer": self.peer_host})
             self.close()
+            return
+        if not takes_more:
+            self._watch(WRITE | HANGUP)
             return
         self._watch(READ | HANGUP if not self._waiting else HANGUP)
         if self._backlog:

@@ -59,11 +59,13 @@ class LogReader:
         log_start_offset <= offset and end_offset <= log_end_offset. `nowait` raises WouldBlock where the
         medium would have to be waited for; without it this may run on a background thread.
         """
-        segments = self._segments
+        if nowait and end_offset == self.log_end_offset:
+            found = self._read_from_hint(offset, max_bytes)
+            if found is not None:
+                return found
         if offset >= end_offset:
-            if nowait and offset == self.log_end_offset:
-                self._remember(offset, self._active, self._active.size)
             return None
+        segments = self._segments
         number = self._segment_number(segments, offset)
         while number < len(segments):
             segment = segments[number]
@@ -73,6 +75,18 @@ class LogReader:
                 return self._slice(segment, start, end, max_bytes, min_one=min_one, nowait=nowait)
             number += 1  # all its records at or after the offset were compacted away
         return None
+
+    def _read_from_hint(self, offset: int, max_bytes: int) -> FileSlice | None:
+        """Return all from an offset on where an earlier reader found the log's end: what most who wait there ask for."""
+        segment, hints = self._active, self._hints
+        end = segment.size
+        hint = hints.get(offset)
+        if self.log_end_offset not in hints:
+            self._remember(self.log_end_offset, segment, end)
+        if hint is None or hint[0] is not segment or not 0 < end - hint[1] <= max_bytes:
+            return None
+        segment.check_in_memory(hint[1], end - hint[1])
+        return FileSlice(segment.log, hint[1], end - hint[1])
 
     def _segment_number(self, segments: tuple[Segment, ...], offset: int) -> int:
         last = len(segments) - 1
@@ -90,8 +104,6 @@ class LogReader:
             if segments[number + 1].base_offset <= end_offset:
                 return size
         elif end_offset == self.log_end_offset:
-            if nowait:
-                self._remember(end_offset, segment, size)
             return size
         if end_offset <= segment.base_offset:
             return 0
@@ -129,10 +141,9 @@ class LogReader:
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
         """Keep where the log ends now: the next batch will start there, and waiting readers want it."""
         hints = self._hints
-        if offset not in hints:
-            if len(hints) >= HINTS_KEPT:
-                del hints[next(iter(hints))]
-            hints[offset] = (segment, position)
+        if len(hints) >= HINTS_KEPT:
+            del hints[next(iter(hints))]
+        hints[offset] = (segment, position)
 
     # Aborted transactions
 

@@ -7,7 +7,7 @@ tagged) is said with `barnabas.wire.messages.fetch` instead, for the whole respo
 
 Invariants:
 - Byte for byte what `FetchResponse.encode` gives for the same content (a property test holds it to that).
-- Record slices stand in the result as they came; only `len()` is asked of them.
+- Record slices stand in the result as they came, those without bytes left out; only `len()` is asked of them.
 - The caller announces counts first and then writes exactly so many topics and partitions.
 """
 
@@ -43,7 +43,6 @@ _PLAIN = _Compiled(">ihqqqBi").pack
 _ABORTED = _Compiled(">qq").pack
 _ABORTED_COMPACT = _Compiled(">qqx").pack
 _NO_TAGS = b"\x00"
-_NULL = b"\x00"
 
 Aborted = Sequence[tuple[int, int]]
 """Aborted transactions: producer id and first offset of each."""
@@ -98,14 +97,14 @@ class FetchWriter:
         preferred_read_replica: int = NO_REPLICA,
     ) -> None:
         """Write one partition of the topic begun last."""
+        size = -1 if records is None else len(records)
         small = self._small
         if aborted or self._version < _FIRST_COMPACT:
             head = self._offsets(
                 index, error_code, high_watermark, last_stable_offset, log_start_offset
             )
-            length = self._length(-1 if records is None else len(records))
             middle = self._aborted(aborted) + self._replica(preferred_read_replica)
-            small += (head, middle, length)
+            small += (head, middle, self._length(size))
         else:
             head = _PLAIN(
                 index,
@@ -116,12 +115,12 @@ class FetchWriter:
                 0 if aborted is None else 1,
                 preferred_read_replica,
             )
-            small += (head, _NULL if records is None else uvarint(len(records) + 1))
-        if records is None:
-            small.append(self._end)
-        else:
+            small += (head, uvarint(size + 1))
+        if size > 0:
             self._buffers += (b"".join(small), records)
             self._small = [self._end]
+        else:
+            small.append(self._end)
 
     def finish(self) -> list[Buffer]:
         """End the response and return its buffers."""
