@@ -6,6 +6,7 @@ committed in a transaction: they are written under its producer's name, and coun
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import group_records, shard_loading, topic_creation
@@ -13,7 +14,9 @@ from barnabas.broker.consumer_embedding import ConsumerEmbedding
 from barnabas.broker.consumer_protocol import read_topics
 from barnabas.broker.group_settings import NodeGroupSettings
 from barnabas.broker.group_topics import GroupTopics
+from barnabas.broker.pieces import PIECE, pause
 from barnabas.broker.shard_host import ShardHost
+from barnabas.broker.tasks import drive
 from barnabas.core.group.offset_requests import CommitReply
 from barnabas.core.group.offsets import NO_PRODUCER
 from barnabas.core.group.shard import GroupShard
@@ -183,13 +186,28 @@ class Coordinators(ShardHost[GroupShard]):
     def on_topic_deleted(self, topic: Topic) -> None:
         """Forget the offsets in a topic that is gone; with the offsets topic itself, forget all groups."""
         super().on_topic_deleted(topic)
-        for hosted in list(self._hosted.values()):
-            if hosted.is_loaded:
-                for result in hosted.shard.on_topic_deleted(topic.name, topic.id):
-                    self._carry_out(hosted, result)
+        drive(self._forget(topic), _on_forgotten)
         self.on_topics_changed(topic.name)
+
+    def _forget(self, topic: Topic) -> Task[None]:
+        """Forget what groups committed, some at a time. What a crash leaves is forgotten by the next load."""
+        in_piece = 0
+        for hosted in list(self._hosted.values()):
+            for result in hosted.shard.on_topic_deleted(topic.name, topic.id):
+                if not hosted.is_loaded:
+                    break
+                self._carry_out(hosted, result)
+                in_piece += 1
+                if in_piece == PIECE:
+                    in_piece = 0
+                    yield partial(pause, self._node.world)
 
     def _new_uuid(self) -> str:
         """Make a random id in Java's spelling."""
         text = topic_creation.new_id(self._node).hex()
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _on_forgotten(_result: None, problem: BaseException | None) -> None:
+    if problem is not None:
+        raise problem  # as if it had been done at once

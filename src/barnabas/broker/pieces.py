@@ -1,6 +1,6 @@
-"""Requests that ask for much, done in pieces.
+"""Requests and other work that take long, done in pieces.
 
-Job: let the loop serve others in between, and make large answers off it. Who handles the request counts its steps and
+Job: let the loop serve others in between, and make large answers off it. Who does the work counts its steps and
 pauses when a piece is full. Must not know: what a step is.
 
 Invariants: a small request is done without a pause. What is answered after a pause may be of different moments: who uses
@@ -17,9 +17,15 @@ if TYPE_CHECKING:
 
     from barnabas.broker.call import Call
     from barnabas.broker.tasks import Done, Task
+    from barnabas.ports import World
 
 #: Steps between two pauses: of some microseconds each.
 PIECE: Final = 500
+
+
+def pause(world: World, done: Done) -> None:
+    """Go on once everybody else had a turn."""
+    world.timers.call_at(world.clock.monotonic_ms(), lambda: done(None, None))
 
 
 class Response(Protocol):
@@ -67,8 +73,7 @@ class Pieces:
         """Begin another piece once everybody else had a turn."""
         self._in_piece = 0
         self._was_paused = True
-        world = self._call.node.world
-        world.timers.call_at(world.clock.monotonic_ms(), lambda: done(None, None))
+        pause(self._call.node.world, done)
 
     def respond(self, build: Callable[[], Response]) -> Task[Response]:
         """Make the response: here if it is small, else in the background, so `build` may touch only what is its own."""

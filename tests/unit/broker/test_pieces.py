@@ -141,6 +141,30 @@ def test_a_list_goes_on_when_its_groups_are_deleted_meanwhile(kit):
     assert kit.client.answers[-1].error_code == 0
 
 
+def test_many_groups_forget_a_topic(kit):
+    for group in MANY:
+        commit(kit, group, (1,))
+    request = delete_topics.DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000)
+    ask_in_pieces(kit, request, 5)
+    kit.advance(100)
+    answer = kit.ask(fetch_request(*((one, None) for one in MANY)), 9)
+    assert not any(group.topics for group in answer.groups)
+
+
+def test_what_is_committed_for_a_new_topic_of_the_name_stays(kit):
+    for group in MANY:
+        commit(kit, group, (1,))
+    other = kit.new_client()
+    other.send(delete_topics.DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+    kit.run(lambda: "t" not in kit.node.topics.by_name)
+    kit.create("t")
+    commit(kit, MANY[-1], (2,))
+    kit.advance(100)
+    answer = kit.ask(fetch_request(*((one, None) for one in MANY)), 9)
+    assert [told(topic) for topic in answer.groups[-1].topics] == [[(0, 2)]]
+    assert not any(group.topics for group in answer.groups[:-1])
+
+
 def test_many_groups_are_described(kit):
     commit(kit, "group-1")
     request = describe_groups.DescribeGroupsRequest(groups=MANY)

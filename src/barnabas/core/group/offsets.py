@@ -272,9 +272,8 @@ class Offsets:
             return wall_ms >= record.expire_timestamp_ms
         return wall_ms - base_ms >= self._settings.offsets_retention_ms
 
-    def on_topic_deleted(self, name: str, topic_id: bytes) -> list[Result]:
-        """Forget the positions in a topic that is gone; one result per group."""
-        results = []
+    def on_topic_deleted(self, name: str, topic_id: bytes) -> Iterator[Result]:
+        """Forget the positions in a topic that is gone; one result per group, to be carried out before the next is asked for."""
         for group_id in self._group_ids():
             found: dict[int, None] = {}
             for groups in (self._by_group, *self._pending.values()):
@@ -282,9 +281,7 @@ class Offsets:
                     if record.topic_id in (NO_TOPIC_ID, topic_id):
                         found[index] = None
             if found:
-                records: list[Record] = [OffsetRemoved(group_id, name, index) for index in found]
-                results.append(Result(records))
-        return results
+                yield Result([OffsetRemoved(group_id, name, index) for index in found])
 
     def forget_gone(self, topic_id_of: Callable[[str], bytes | None]) -> list[Result]:
         """Forget the positions in topics that were deleted while nobody could be told; one result per group.

@@ -10,7 +10,7 @@ None left no soft state behind.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.core.group.classic.group import ClassicGroup
 from barnabas.core.group.classic.machine import ClassicGroups
@@ -26,7 +26,7 @@ from barnabas.core.group.result import Result
 from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from barnabas.core.group.classic.group import ReadTopics
     from barnabas.core.group.classic.requests import (
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from barnabas.core.group.result import Ticket
     from barnabas.core.group.settings import GroupOverrides, GroupSettings
     from barnabas.core.group.topic_view import TopicView
+
+#: Groups whose offsets are looked at before others have their turn.
+EXPIRED_AT_ONCE: Final = 500
 
 
 @dataclass(slots=True)
@@ -83,6 +86,8 @@ class GroupShard:
         )
         self.offsets = Offsets(settings, self.groups, self._classic.make_simple)
         self._expiry_ms: int | None = None
+        #: Groups that this check of offsets has still to look at.
+        self._to_expire: list[str] = []
 
     # Classic protocol: a consumer group with members takes these requests as guests
 
@@ -181,14 +186,22 @@ class GroupShard:
         results = self._classic.on_time(now_ms, wall_ms)
         results += self._consumer.on_time(now_ms, wall_ms)
         if self._expiry_ms is not None and now_ms >= self._expiry_ms:
-            self._expiry_ms = now_ms + self._settings.offsets_retention_check_interval_ms
-            results += self._expire(wall_ms)
+            results += self._expire(now_ms, wall_ms)
         return results
 
-    def _expire(self, wall_ms: int) -> list[Result]:
-        """Forget offsets that nobody came back for, and groups of which nothing is left."""
+    def _expire(self, now_ms: int, wall_ms: int) -> list[Result]:
+        """Forget offsets that nobody came back for, and groups of which nothing is left; of many groups some at a time."""
+        if not self._to_expire:
+            self._to_expire = list(self.groups)
+        some = self._to_expire[-EXPIRED_AT_ONCE:]
+        del self._to_expire[-EXPIRED_AT_ONCE:]
+        interval_ms = self._settings.offsets_retention_check_interval_ms
+        self._expiry_ms = now_ms if self._to_expire else now_ms + interval_ms
         results = []
-        for group_id, group in self.groups.items():
+        for group_id in some:
+            group = self.groups.get(group_id)
+            if group is None:
+                continue
             records, nothing_left = self.offsets.expire(group_id, wall_ms)
             if nothing_left and group.is_empty:
                 records += group.removal_records()
@@ -202,8 +215,8 @@ class GroupShard:
         """Topics of these names came, went or got partitions."""
         self._consumer.on_topics_changed(names)
 
-    def on_topic_deleted(self, name: str, topic_id: bytes) -> list[Result]:
-        """Forget the positions in a topic that is gone."""
+    def on_topic_deleted(self, name: str, topic_id: bytes) -> Iterator[Result]:
+        """Forget the positions in a topic that is gone; each result is to be carried out before the next is asked for."""
         return self.offsets.on_topic_deleted(name, topic_id)
 
     # The log

@@ -232,7 +232,7 @@ def test_offsets_of_a_deleted_topic_go_with_it(kit):
     assert [one.partition for one in result.records] == [0, 2]
     kit.apply(result)
     assert kit.kept() == {("t", 1): 5}
-    assert kit.offsets.on_topic_deleted("t", ID) == []
+    assert list(kit.offsets.on_topic_deleted("t", ID)) == []
 
 
 def pending(kit, offset, producer_id=7, place=100):

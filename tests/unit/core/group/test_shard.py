@@ -20,7 +20,7 @@ from barnabas.core.group.offset_requests import (
     FetchRequest,
 )
 from barnabas.core.group.settings import NO_OVERRIDES, GroupSettings
-from barnabas.core.group.shard import GroupShard, ListRequest
+from barnabas.core.group.shard import EXPIRED_AT_ONCE, GroupShard, ListRequest
 from barnabas.core.group.topic_view import TopicInfo
 from barnabas.model.errors import ErrorCode
 
@@ -233,6 +233,18 @@ def test_what_expires_takes_the_empty_group_along():
     assert [name for name, *_ in kit.listed()] == ["consumer", "simple"]
     kit.advance(DAY_MS)
     assert kit.listed() == []
+
+
+def test_many_groups_expire_some_at_a_time():
+    kit = Kit(offsets_retention_ms=DAY_MS, offsets_retention_check_interval_ms=DAY_MS)
+    for number in range(EXPIRED_AT_ONCE + 1):
+        kit.commit(group=f"g{number}")
+    kit.now_ms += DAY_MS
+    kit.wall_ms += DAY_MS
+    for expected in (EXPIRED_AT_ONCE, 1):
+        assert kit.machine.next_deadline_ms() <= kit.now_ms
+        assert len(kit.machine.on_time(kit.now_ms, kit.wall_ms)) == expected
+    assert kit.machine.next_deadline_ms() == kit.now_ms + DAY_MS
 
 
 def test_offsets_go_with_their_topic(kit):
