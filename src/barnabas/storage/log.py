@@ -156,6 +156,7 @@ class Log(LogReader):
         self.config = config
         self._index_interval = config.index_interval_bytes
         self._flush_messages = config.flush_messages
+        self.may_have_gaps = config.compact
         self._set_roll_limits()
 
     # Appending

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.ports import FileSlice
+from barnabas.storage.segment import DamagedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,9 @@ class Found(NamedTuple):
 class LogReader:
     """See the module."""
 
-    __slots__ = ("_active", "_hints", "_segments", "log_end_offset", "log_start_offset")
+    __slots__ = (
+        "_active", "_hints", "_segments", "log_end_offset", "log_start_offset", "may_have_gaps",
+    )  # fmt: skip
 
     def __init__(
         self, segments: Sequence[Segment], *, log_start_offset: int, log_end_offset: int
@@ -48,6 +51,8 @@ class LogReader:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self._hints: dict[int, tuple[Segment, int]] = {}
+        #: Compaction leaves offsets without records.
+        self.may_have_gaps = False
 
     def read(
         self, offset: int, max_bytes: int, *, end_offset: int, min_one: bool, nowait: bool
@@ -72,9 +77,26 @@ class LogReader:
             end = self._end_position(segments, number, end_offset, nowait=nowait)
             start = self._start_position(segment, offset, end, nowait=nowait)
             if start is not None:
-                return self._slice(segment, start, end, max_bytes, min_one=min_one, nowait=nowait)
+                found = self._slice(segment, start, end, max_bytes, min_one=min_one, nowait=nowait)
+                if found is not None and start < segment.written_from:
+                    self._check(segments, number, found, nowait=nowait)
+                return found
+            if end == segment.size and not self.may_have_gaps and number + 1 < len(segments):
+                raise DamagedBatch(
+                    f"no records from offset {offset} on in {segment.log.path}", segment.base_offset
+                )
             number += 1  # all its records at or after the offset were compacted away
         return None
+
+    def _check(
+        self, segments: tuple[Segment, ...], number: int, found: FileSlice, *, nowait: bool
+    ) -> None:
+        """Hand out no damage: shorten the slice to what is good. DamagedBatch if it begins with a bad batch."""
+        is_last = number + 1 == len(segments)
+        end_offset = self.log_end_offset if is_last else segments[number + 1].base_offset
+        end = found.position + found.size
+        good = segments[number].check_batches(found.position, end, end_offset, nowait=nowait)
+        found.size = good - found.position
 
     def _read_from_hint(self, offset: int, max_bytes: int) -> FileSlice | None:
         """Return all from an offset on where an earlier reader found the log's end: what most who wait there ask for."""

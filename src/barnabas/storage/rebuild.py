@@ -70,20 +70,25 @@ def save_copy(disk: Disk, directory: str, name: str, source: File, span: tuple[i
     return path
 
 
-def write_filler(target: File, at: int, hole: Hole, leader_epoch: int) -> int:
-    """Write a batch without records for offsets that are gone; return the position after it.
+def make_filler(first_offset: int, last_offset: int, leader_epoch: int) -> bytearray:
+    """Make a batch without records for offsets that are gone.
 
     Compaction leaves such batches, in Kafka as here, so every reader knows how to pass over one.
     """
     batch = bytearray(HEADER_SIZE)
     _HEADER.pack_into(
         batch, 0,
-        hole.first_offset, HEADER_SIZE - LOG_OVERHEAD, leader_epoch, MAGIC, 0, 0,
-        hole.last_offset - hole.first_offset, NO_TIMESTAMP, NO_TIMESTAMP,
+        first_offset, HEADER_SIZE - LOG_OVERHEAD, leader_epoch, MAGIC, 0, 0,
+        last_offset - first_offset, NO_TIMESTAMP, NO_TIMESTAMP,
         NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, 0,
     )  # fmt: skip
     _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_START:]))
-    target.write(at, (batch,))
+    return batch
+
+
+def write_filler(target: File, at: int, hole: Hole, leader_epoch: int) -> int:
+    """Write such a batch in the place of a hole; return the position after it."""
+    target.write(at, (make_filler(hole.first_offset, hole.last_offset, leader_epoch),))
     return at + HEADER_SIZE
 
 

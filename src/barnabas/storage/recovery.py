@@ -5,13 +5,17 @@
 | closed cleanly       | indexes are looked at, data is not        | same; the log's end is walked from the  |
 |                      |                                           | last index entry                        |
 | in any other way     | same                                      | every batch is checked; cut at the first|
-|                      |                                           | bad one, later segments removed         |
+|                      |                                           | bad one, later segments taken away      |
 
 A missing or damaged index is built again by checking its segment. Must not know appends, reads or flushing.
 
+Bad bytes where all was synced are damage: they go to quarantine and the good ones around them stay (`rescue.py`). Bad bytes
+in what was not synced are what a crash leaves: behind them nothing can be vouched for, so the log ends there; what is cut off
+goes to quarantine, too. Damage in the data of synced segments that shows in no index is found when it is first read.
+
 Invariants of what is returned: at least one segment, in order of base offset; the last one's bytes are
 whole batches up to `size`; epochs and producers cover exactly the records up to `log_end_offset`. Nothing
-is removed but what lies after the first bad byte, and what `leftovers.py` says.
+is removed but what `leftovers.py` says.
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.core.epochs import LeaderEpochs
 from barnabas.core.producer_state import ProducerStates
-from barnabas.storage import epoch_file
+from barnabas.storage import epoch_file, quarantine
+from barnabas.storage.index_fit import load_indexes
 from barnabas.storage.leftovers import clear_leftovers
 from barnabas.storage.names import (
     LEADER_EPOCHS,
@@ -36,13 +41,13 @@ from barnabas.storage.names import (
     offset_of,
 )
 from barnabas.storage.replay import replay
+from barnabas.storage.rescue import Lost, Place, rescue
 from barnabas.storage.scan import Scan
 from barnabas.storage.segment import Segment, remove_files
 from barnabas.storage.snapshots import Snapshots
+from barnabas.storage.swap import SwapJob
 from barnabas.storage.transaction_index import TransactionIndex
 from barnabas.wire.batch import (
-    HEADER_SIZE,
-    NO_TIMESTAMP,
     BatchError,
 )
 
@@ -70,6 +75,8 @@ class RecoveryReport:
     cut_reason: str = ""
     #: Base offsets of segments that lay after a cut.
     removed_segments: list[int] = field(default_factory=list)
+    #: Damage in what had been synced.
+    lost: list[Lost] = field(default_factory=list)
     #: Base offsets of segments whose indexes were built again.
     rebuilt_indexes: list[int] = field(default_factory=list)
 
@@ -130,8 +137,9 @@ class _Loading:
         found = [base for name in self.names if (base := offset_of(name, LOG)) is not None]
         bases = self._drop_before_start(found)
         sound = len(bases) if self.left.clean else self._count_sound(bases)
-        for base in bases[:sound]:
-            self.segments.append(self._open_sound(base))
+        for number, base in enumerate(bases[:sound], 1):
+            following = bases[number] if number < len(bases) else None
+            self.segments.append(self._open_sound(base, following))
         if self.saved_epochs is None:
             self._rebuild_epochs()
         if sound < len(bases):
@@ -215,16 +223,46 @@ class _Loading:
         self.names_changed = self.names_changed or not indexes_there
         return segment, indexes_there
 
-    def _open_sound(self, base: int) -> Segment:
+    def _open_sound(self, base: int, following: int | None) -> Segment:
         """Open a segment whose data is taken as it is; its indexes must look right or are built again."""
         segment, indexes_there = self._open_files(base)
         if not (indexes_there and load_indexes(segment)):
-            self.report.rebuilt_indexes.append(base)
-            self._check(segment, visit=_pass_by)
+            segment = self._rebuild(segment, following)
         if file_name(base, TXN_INDEX) in self.names and not segment.aborted.load(base):
             self.report.rebuilt_indexes.append(base)
             self._rebuild_aborted(segment)
         return segment
+
+    def _rebuild(self, segment: Segment, following: int | None) -> Segment:
+        """Build the indexes of a sound segment from its data; if that is damaged, make it again from what is good."""
+        self.report.rebuilt_indexes.append(segment.base_offset)
+        scan = Scan(segment, self.config.index_interval_bytes)
+        scan.run(partial(_pass_by, segment))
+        if not scan.problem:
+            scan.finish()
+            self.report.scanned_bytes += scan.valid_bytes
+            return segment
+        known_end = self.left.recovery_point if following is None else following
+        place = Place(
+            self.directory,
+            segment.base_offset,
+            _NO_END if following is None else following,
+            known_end,
+        )
+        cleaned, lost = rescue(
+            self.disk, place,
+            index_interval_bytes=self.config.index_interval_bytes, may_have_gaps=self.config.compact,
+        )  # fmt: skip
+        job = SwapJob(self.disk, self.directory, cleaned, self.now_ms)
+        job.run()
+        if job.error is not None:
+            raise job.error
+        for path in job.deleted:
+            self.disk.remove(path)
+        self.names_changed = True
+        self.report.lost += lost
+        assert job.segment is not None
+        return job.segment
 
     def _rebuild_aborted(self, segment: Segment) -> None:
         """Find the aborted transactions of a segment again, from the producers at its start on."""
@@ -249,7 +287,7 @@ class _Loading:
         for number, base in enumerate(bases):
             if expected is not None and base != expected and self._is_gap(base, expected):
                 self.report.cut_reason = f"offset {expected} is missing before segment {base}"
-                self._remove(bases[number:])
+                self._take_away(bases[number:])
                 return
             if number:
                 self._write_snapshot(base)
@@ -258,7 +296,7 @@ class _Loading:
             segment.aborted.reset()
             expected, whole = self._check(segment, visit=partial(self._replay, into_index=True))
             if not whole:
-                self._remove(bases[number + 1 :])
+                self._take_away(bases[number + 1 :])
                 return
 
     def _is_gap(self, base: int, expected: int) -> bool:
@@ -272,6 +310,8 @@ class _Loading:
         """
         scan = Scan(segment, self.config.index_interval_bytes)
         scan.run(partial(visit, segment))
+        if scan.problem:
+            quarantine.save_end(self.disk, segment, scan.valid_bytes)
         scan.finish()
         self.report.scanned_bytes += scan.valid_bytes
         self.report.cut_bytes += scan.cut_bytes
@@ -281,8 +321,14 @@ class _Loading:
             )
         return scan.next_offset, not scan.problem
 
+    def _take_away(self, bases: Sequence[int]) -> None:
+        """Put segments after a cut into quarantine, the last first, so that a crash leaves no gap."""
+        for base in reversed(bases):
+            quarantine.take_segment(self.disk, self.directory, base)
+        self._remove(bases)
+
     def _remove(self, bases: Sequence[int]) -> None:
-        """Remove segments after a cut, the last first, so that a crash leaves no gap."""
+        """Remove segments, the last first, so that a crash leaves no gap."""
         for base in reversed(bases):
             remove_files(self.disk, self.directory, base)
         if bases:
@@ -302,20 +348,20 @@ class _Loading:
             return base
         last = self.segments[-1]
         if last.size == 0 and len(self.segments) > 1:
-            end = self._end_of(self.segments[-2])
+            end = self._end_of(-2)
             if end > last.base_offset:
                 # Left by a roll that failed: the log went on in the segment before.
                 self.segments.pop()
                 self._remove([last.base_offset])
                 return end
-        return self._end_of(last)
+        return self._end_of(-1)
 
-    def _end_of(self, segment: Segment) -> int:
+    def _end_of(self, number: int) -> int:
         try:
-            return _walk_to_end(segment)
+            return _walk_to_end(self.segments[number])
         except BatchError:
-            self.report.rebuilt_indexes.append(segment.base_offset)
-            return self._check(segment, visit=_pass_by)[0]
+            self.segments[number] = self._rebuild(self.segments[number], None)
+            return _walk_to_end(self.segments[number])
 
     def _start_anew(self) -> int:
         """Drop all segments: the log's start was moved past everything that is here."""
@@ -386,34 +432,6 @@ def _walk(segment: Segment, start: int, visit: _Visit) -> None:
 
 def _pass_by(_segment: Segment, _position: int, _header: BatchHeader) -> None:
     """Take no notice of a batch."""
-
-
-def load_indexes(segment: Segment) -> bool:
-    """Take over both indexes as they are on disk; tell whether they fit the segment."""
-    offsets, times = segment.offset_index, segment.time_index
-    whole = offsets.load(offsets.file.size()) and times.load(times.file.size())
-    return whole and _offset_index_fits(segment) and _time_index_fits(segment)
-
-
-def _offset_index_fits(segment: Segment) -> bool:
-    last = segment.offset_index.last
-    return last is None or (last[0] >= 0 and 0 < last[1] <= segment.size - HEADER_SIZE)
-
-
-def _time_index_fits(segment: Segment) -> bool:
-    """Check the last entry and take the largest timestamp from it: closing a segment puts it there."""
-    last = segment.time_index.last
-    if last is None:
-        return segment.size == 0 or _has_no_timestamps(segment)
-    segment.largest = (last[0], segment.base_offset + last[1])
-    return last[0] >= 0 and last[1] >= 0 and segment.size > 0
-
-
-def _has_no_timestamps(segment: Segment) -> bool:
-    try:
-        return segment.read_first_timestamp() == NO_TIMESTAMP
-    except BatchError:
-        return False
 
 
 def _walk_to_end(segment: Segment) -> int:

@@ -93,6 +93,7 @@ class Scan:
             # At once: new records will get these offsets, and the old ones must not come back in their place.
             segment.log.sync()
             segment.size = segment.written_from = self.valid_bytes
+        segment.checked = ((0, self.valid_bytes),)
         segment.seal()
 
     def _run_window(self, window: memoryview, visit: Visit) -> bool:

@@ -16,6 +16,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from barnabas.ports import WouldBlock
+from barnabas.storage.checked import good_until, joined
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY, Index
 from barnabas.storage.names import (
     LOG,
@@ -32,6 +33,7 @@ from barnabas.wire.batch import (
     MAGIC,
     NO_TIMESTAMP,
     BatchError,
+    checksum_matches,
     read_header,
     walk_records,
 )
@@ -56,12 +58,22 @@ _SPAN: Final = Struct(">qi4xb6xi")
 MAX_UNPACKED_BYTES: Final = 1024 * 1024 * 1024
 
 
+class DamagedBatch(BatchError):
+    """Bytes within a segment are no batch, or not one that belongs there; `base_offset` says in which."""
+
+    def __init__(self, message: str, base_offset: int) -> None:
+        """Say where."""
+        super().__init__(message)
+        self.base_offset = base_offset
+
+
 class Segment:
     """See the module. `size` is set by the log after each write."""
 
     __slots__ = (
         "aborted",
         "base_offset",
+        "checked",
         "created_ms",
         "dropped",
         "first_timestamp",
@@ -93,6 +105,8 @@ class Segment:
         self.size = 0
         #: From here on this process wrote the log file itself.
         self.written_from = 0
+        #: What else may be handed out without a look: ranges whose batches were checked, in order.
+        self.checked: tuple[tuple[int, int], ...] = ()
         #: Bytes added since the batch that got the last index entry, itself included.
         self.since_index = 0
         self.largest: tuple[int, int] = (NO_TIMESTAMP, base_offset)
@@ -241,7 +255,9 @@ class Segment:
             position += at
 
     def _no_batch(self, position: int) -> BatchError:
-        return BatchError(f"no whole batch at byte {position} of {self.log.path}")
+        return DamagedBatch(
+            f"no whole batch at byte {position} of {self.log.path}", self.base_offset
+        )
 
     def read_log(self, position: int, size: int, *, nowait: bool = False) -> bytes:
         """Read bytes of the log file; WouldBlock if `nowait` and they are not in memory."""
@@ -254,6 +270,23 @@ class Segment:
         warm_from = max(self.written_from, self.size - WARM_BYTES)
         if position < warm_from and not self.log.cached(position, size):
             raise WouldBlock
+
+    def check_batches(self, start: int, end: int, end_offset: int, *, nowait: bool) -> int:
+        """Make sure of what is handed out: whole, valid batches of this segment. Return up to where it is so.
+
+        `start` is a batch's beginning, `end_offset` above all offsets that belong here. What this process wrote, or has
+        checked before, is not looked at again. WouldBlock if `nowait` and it must be; DamagedBatch if the first one is bad.
+        """
+        limit = min(end, self.written_from)
+        if any(first <= start and limit <= last for first, last in self.checked):
+            return end
+        if nowait:
+            raise WouldBlock
+        good = good_until(self.log, start, limit, (self.base_offset, end_offset))
+        if good == start:
+            raise self._no_batch(start)
+        self.checked = joined(self.checked, (start, good))
+        return end if good >= limit else good
 
     def batch_size(self, position: int, *, nowait: bool) -> int:
         """Return the size of the batch that starts here."""
@@ -296,7 +329,10 @@ class Segment:
 
     def read_batch(self, position: int, header: BatchHeader) -> Iterator[Record]:
         """Read and unpack one batch, record by record."""
-        return walk_records(memoryview(self.log.read(position, header.size)), MAX_UNPACKED_BYTES)
+        batch = memoryview(self.log.read(position, header.size))
+        if len(batch) < header.size or not checksum_matches(batch, header):
+            raise self._no_batch(position)
+        return walk_records(batch, MAX_UNPACKED_BYTES)
 
 
 def _is_plausible(header: BatchHeader) -> bool:

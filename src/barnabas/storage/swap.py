@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.storage.cleaned_segment import cleaned_path, remove_cleaned
+from barnabas.storage.index_fit import load_indexes
 from barnabas.storage.names import (
     CLEANED,
     DELETED,
@@ -31,7 +32,6 @@ from barnabas.storage.names import (
     TXN_INDEX,
     file_name,
 )
-from barnabas.storage.recovery import load_indexes
 from barnabas.storage.segment import Segment
 from barnabas.storage.transaction_index import TransactionIndex
 

@@ -22,7 +22,8 @@ from barnabas.model.errors import ErrorCode
 from barnabas.ports import WouldBlock
 from barnabas.storage.log import BrokenLogError
 from barnabas.storage.log_reader import HINTS_KEPT
-from barnabas.storage.segment import MAX_RELATIVE_OFFSET, WARM_BYTES
+from barnabas.storage.names import file_name
+from barnabas.storage.segment import MAX_RELATIVE_OFFSET, WARM_BYTES, DamagedBatch
 from barnabas.wire.batch import Producer, read_header
 
 LOG = "00000000000000000000.log"
@@ -444,6 +445,7 @@ def test_a_cold_index_is_left_to_a_background_job():
     disk = new_disk()
     filled_log(disk).close(clean=True)
     log = reopened(disk)
+    read(log, 0)
     disk.chill(f"{DIRECTORY}/{INDEX}")
     with pytest.raises(WouldBlock):
         read(log, 30, nowait=True)
@@ -475,7 +477,61 @@ def test_a_gap_that_compaction_left_is_stepped_over():
     disk = new_disk()
     log = filled_log(disk, segment_bytes=5 * size_of(count=3))
     log._segments[1].size = 2 * size_of(count=3)
+    with pytest.raises(DamagedBatch):
+        read(log, 25)
+    log.configure(config(cleanup_policy="compact"))
     assert offsets_in(read(log, 25)) == [30, 33, 36, 39, 42]
+
+
+# Damage
+
+
+def flipped(disk, position):
+    """A log in one segment, closed cleanly, of twenty batches of three records, with one bit turned over."""
+    filled_log(disk).close(clean=True)
+    disk.flip(f"{DIRECTORY}/{LOG}", position)
+    return reopened(disk)
+
+
+def test_what_was_on_the_disk_before_is_checked_once_and_away_from_the_loop():
+    disk = new_disk()
+    filled_log(disk).close(clean=True)
+    log = reopened(disk)
+    with pytest.raises(WouldBlock):
+        read(log, 0, nowait=True)
+    assert offsets_in(read(log, 0)) == list(range(0, 60, 3))
+    assert offsets_in(read(log, 0, nowait=True)) == list(range(0, 60, 3))
+    assert offsets_in(read(log, 30, 200, nowait=True))[0] == 30
+    append(log)
+    assert offsets_in(read(log, 60, nowait=True)) == [60]
+    assert offsets_in(read(log, 57, nowait=True)) == [57, 60]
+
+
+def test_bytes_up_to_the_damage_are_handed_out_and_no_others():
+    disk, size = new_disk(), size_of(count=3)
+    log = flipped(disk, 7 * size + 70)
+    assert offsets_in(read(log, 0)) == list(range(0, 21, 3))
+    with pytest.raises(DamagedBatch) as damage:
+        read(log, 21)
+    assert damage.value.base_offset == 0
+    with pytest.raises(WouldBlock):
+        read(log, 21, nowait=True)
+    assert offsets_in(read(log, 24)) == list(range(24, 60, 3))
+
+
+def test_segments_that_have_changed_names_are_not_handed_out():
+    disk = new_disk()
+    filled_log(disk, segment_bytes=5 * size_of(count=3)).close(clean=True)
+    one, two = (f"{DIRECTORY}/{file_name(base, '.log')}" for base in (15, 30))
+    disk.rename(one, f"{DIRECTORY}/x")
+    disk.rename(two, one)
+    disk.rename(f"{DIRECTORY}/x", two)
+    log = reopened(disk, segment_bytes=5 * size_of(count=3))
+    assert offsets_in(read(log, 0)) == [0, 3, 6, 9, 12]
+    for offset in (15, 20, 29, 30, 35, 44):
+        with pytest.raises(DamagedBatch):
+            read(log, offset)
+    assert offsets_in(read(log, 45)) == [45, 48, 51, 54, 57]
 
 
 # By time

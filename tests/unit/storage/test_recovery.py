@@ -304,23 +304,113 @@ def test_an_empty_time_index_is_right_for_records_without_time():
     assert reopen(disk).recovery.rebuilt_indexes == []
 
 
-def test_rubbish_at_the_end_is_cut_even_after_a_clean_stop():
+def kept(disk):
+    """What is in quarantine, taken out of `files`."""
+    found = files(disk)
+    return {name: data for name, data in found.items() if name.startswith("quarantine/")}
+
+
+def test_rubbish_at_the_end_goes_to_quarantine_even_after_a_clean_stop():
     disk = closed_disk()
     before = files(disk)
     disk.open(path(54)).write(2 * SIZE, (b"x" * 100,))
-    log = reopen(disk)
-    assert log.recovery.cut_bytes == 100
+    log = reopen(disk, recovery_point=60)
+    ((first, last, size, _, _),) = log.recovery.lost
+    assert (first, last, size) == (60, 59, 100)
     check_whole(log)
-    assert files(disk) == before
+    end = 2 * SIZE
+    assert kept(disk) == {f"quarantine/{54:020d}.log.{end}-{end + 100}.0": b"x" * 100}
+    assert files(disk) == before | kept(disk)
 
 
-def test_an_empty_time_index_of_a_log_that_cannot_be_read_is_looked_into():
+def test_damage_that_is_found_while_an_index_is_built_again_takes_nothing_else_with_it():
     disk = closed_disk()
     disk.open(path(54, ".timeindex")).truncate(0)
+    bad = bytearray(files(disk)[f"{54:020d}.log"][:SIZE])
+    bad[16] ^= 1
     disk.flip(path(54), 16)
-    log = reopen(disk)
-    check_whole(log, end=54)
-    assert log.recovery.cut_bytes == 2 * SIZE
+    log = reopen(disk, recovery_point=60)
+    assert [record.offset for record in read_all(log)] == [*range(54), *range(57, 60)]
+    assert log.log_end_offset == 60
+    assert [lost[:2] for lost in log.recovery.lost] == [(54, 56)]
+    assert list(kept(disk).values()) == [bytes(bad)]
+    log.close(clean=True)
+    again = reopen(disk, recovery_point=60)
+    assert again.recovery.lost == again.recovery.rebuilt_indexes == []
+
+
+def test_offsets_at_the_end_that_are_damaged_are_not_given_out_again():
+    disk = closed_disk()
+    disk.open(path(54, ".index")).truncate(3)
+    disk.open(path(54)).write(0, (bytes(2 * SIZE),))
+    log = reopen(disk, recovery_point=60)
+    assert [record.offset for record in read_all(log)] == list(range(54))
+    assert [lost[:2] for lost in log.recovery.lost] == [(54, 59)]
+    assert append(log).base_offset == 60
+
+
+def test_a_sound_segment_that_is_cut_short_leaves_a_gap_that_is_told():
+    disk = closed_disk()
+    disk.open(path(18)).truncate(2 * SIZE + 10)
+    log = reopen(disk, clean=False, recovery_point=60)
+    assert [record.offset for record in read_all(log)] == [*range(24), *range(36, 60)]
+    assert [lost[:2] for lost in log.recovery.lost] == [(24, 35)]
+
+
+def test_what_is_cut_off_after_a_crash_is_kept():
+    disk = new_disk()
+    written_log(disk)
+    disk.flip(path(18), SIZE + 30)
+    before = files(disk)
+    disk.process_crash()
+    log = reopen(disk, clean=False)
+    assert log.log_end_offset == 21
+    assert kept(disk) == {
+        f"quarantine/{18:020d}.log.{SIZE}-{6 * SIZE}.0": before[f"{18:020d}.log"][SIZE:],
+        f"quarantine/{36:020d}.log.0": before[f"{36:020d}.log"],
+        f"quarantine/{54:020d}.log.0": before[f"{54:020d}.log"],
+    }
+
+
+@pytest.mark.parametrize("end", [bytes(5000), b"x" * 60])
+def test_a_write_that_did_not_get_to_its_end_is_nothing_to_keep(end):
+    disk = new_disk()
+    written_log(disk)
+    disk.open(path(54)).write(2 * SIZE, (end,))
+    disk.process_crash()
+    log = reopen(disk, clean=False)
+    check_whole(log)
+    assert log.recovery.cut_bytes == len(end)
+    assert not kept(disk)
+
+
+@pytest.mark.parametrize("crash", ["process", "power"])
+def test_a_crash_at_any_call_while_damage_is_taken_out(crash):
+    """Whatever call is the last one, the next start serves the same."""
+    for nth in range(1, 500):
+        disk = closed_disk()
+        index = disk.open(path(36, ".timeindex"))
+        index.truncate(3)
+        index.sync()
+        disk.flip(path(36), 2 * SIZE + 40)
+        disk.fail_call(nth)
+        try:
+            reopen(disk, recovery_point=60)
+        except OSError:
+            over = False
+        else:
+            over = True
+        disk.heal()
+        if crash == "power":
+            disk.crash()
+        else:
+            disk.process_crash()
+        log = reopen(disk, recovery_point=60)
+        assert [r.offset for r in read_all(log)] == [*range(42), *range(45, 60)]
+        assert kept(disk)
+        if over:
+            return
+    raise AssertionError("it never ends")
 
 
 def test_what_is_built_again_outlasts_a_crash():
