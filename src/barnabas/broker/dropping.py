@@ -35,14 +35,14 @@ def drop_before_starts(
     aside: dict[int, list[str]] = {}
     for replica in replicas:
         delay_ms = replica.config.file_delete_delay_ms
-        aside.setdefault(delay_ms, []).extend((yield from _put_aside(node, replica)))
+        aside.setdefault(delay_ms, []).extend((yield from _put_aside(node, directory, replica)))
     for delay_ms, paths in aside.items():
         remove_files_later(node.world, paths, delay_ms)
 
 
-def _put_aside(node: Node, replica: Replica) -> Task[list[str]]:
+def _put_aside(node: Node, directory: LogDirectory, replica: Replica) -> Task[list[str]]:
     """Take segments out of one log; the files to remove. What cannot be put aside goes when the log is opened next."""
-    if replica.offline or node.stopping:
+    if replica.offline or replica.directory is not directory or node.stopping:
         return []
     try:
         job = replica.log.plan_drop()

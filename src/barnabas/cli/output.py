@@ -89,6 +89,14 @@ def _in_units(number: int, units: Sequence[tuple[str, int]], *, plural: bool) ->
     return None
 
 
+def size(count: int) -> str:
+    """Bytes for people: `17 bytes`, `1.5 MiB`."""
+    for unit, unit_bytes in _BYTES:
+        if count >= unit_bytes:
+            return f"{count / unit_bytes:,.1f} {unit}"
+    return counted(count, "byte")
+
+
 def duration(seconds: float) -> str:
     """Seconds for a message: `10 s`, `0.5 s`."""
     return f"{seconds:g} s"

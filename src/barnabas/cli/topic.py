@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,6 +27,7 @@ from barnabas.cli.completion import topic_names
 from barnabas.cli.config import report_changes
 from barnabas.cli.connection import admin_api, connected, setting, wait_until
 from barnabas.cli.failure import Failure, failure, hint_for, reason
+from barnabas.cli.outlook import storage_page
 from barnabas.cli.output import counted, emit, meaning, table
 from barnabas.cli.settings import (
     TOPIC,
@@ -205,16 +207,36 @@ def list_(connection: Connection, pattern: str | None, internal: bool) -> None:
 
 @topic.command()
 @NAMES
+@click.option(
+    "--storage",
+    is_flag=True,
+    help="Also sizes, segments, and when and why records go. Where the broker runs.",
+)
+@click.option(
+    "--data-dir",
+    "data_dirs",
+    multiple=True,
+    metavar="DIR",
+    help="With --storage: look there. Repeat. [default: the broker's log.dirs]",
+)
 @connected
-def describe(connection: Connection, names: tuple[str, ...]) -> int:
+def describe(
+    connection: Connection, names: tuple[str, ...], storage: bool, data_dirs: tuple[str, ...]
+) -> int:
     """Show topics: partitions, leaders, replicas, offsets, settings that differ from the default."""
+    if data_dirs and not storage:
+        raise click.UsageError("--data-dir goes with --storage")
     found, errors = describe_topics(connection, list(dict.fromkeys(names)))
     settings = read_all_settings(connection, TOPIC, list(found)) if found else {}
     described = [_describe(connection, view, settings[name]) for name, view in found.items()]
+    if storage:
+        _add_storage(connection, described, found, settings, data_dirs)
     if not connection.wants_table:
         emit(described, connection.output)
     for position, data in enumerate(described if connection.wants_table else ()):
         click.echo(("\n" if position else "") + _page(data))
+        if storage:
+            click.echo("\n" + storage_page(data["partitions"]))
     for name, error in errors.items():
         missing_topic(connection, name, error).show()
     return int(bool(errors))
@@ -271,6 +293,23 @@ def _page(data: dict[str, Any]) -> str:
     keys = ("partition", "leader", "replicas", "in_sync", "start_offset", "end_offset")
     rows = [[partition[key] for key in keys] for partition in partitions]
     return "\n".join([*lines, "", table(headings, rows, indent="  ")])
+
+
+def _add_storage(
+    connection: Connection,
+    described: list[dict[str, Any]],
+    found: dict[str, TopicView],
+    settings: dict[str, dict[str, Setting]],
+    data_dirs: tuple[str, ...],
+) -> None:
+    from barnabas.cli.topic_storage import describe_storage
+
+    now_ms = time.time_ns() // 1_000_000
+    for data in described:
+        name = data["topic"]
+        stored = describe_storage(connection, found[name], settings[name], data_dirs, now_ms)
+        for partition in data["partitions"]:
+            partition["storage"] = stored.get(partition["partition"])
 
 
 # -- alter and delete ------------------------------------------------------------------------

@@ -93,9 +93,9 @@ def _read_config(options: dict[str, Any]) -> BrokerConfig:
             _refuse("--data-dir: name a folder")
         if options["data_dir"]:
             settings.pop("log.dir", None)
-            settings["log.dirs"] = options["data_dir"]
+            settings["log.dirs"] = _absolute(options["data_dir"])
         elif not settings.keys() & {"log.dirs", "log.dir"}:
-            settings["log.dirs"] = DEFAULT_DATA_DIR
+            settings["log.dirs"] = _absolute(DEFAULT_DATA_DIR)
         if options["listen"]:
             settings.update(_listeners(options["listen"], settings))
         settings.setdefault("listeners", f"PLAINTEXT://{DEFAULT_LISTEN}")
@@ -104,6 +104,11 @@ def _read_config(options: dict[str, Any]) -> BrokerConfig:
         _refuse(str(problem))
     except (OSError, UnicodeDecodeError) as problem:
         _refuse(f"cannot read {options['config_file']}: {problem}")
+
+
+def _absolute(directories: str) -> str:
+    """Name directories so that who asks the broker for them finds them from anywhere on the machine."""
+    return ",".join(str(Path(path.strip()).absolute()) for path in directories.split(","))
 
 
 def _listeners(addresses: tuple[str, ...], settings: dict[str, str]) -> dict[str, str]:

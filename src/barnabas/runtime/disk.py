@@ -157,8 +157,12 @@ class RealFile:
 class RealDisk:
     """See `ports.Disk`. Paths go to the system as they are."""
 
-    def __init__(self, max_open_files: int | None = None) -> None:
-        """Bound the open descriptors; by default three quarters of what the process may have."""
+    def __init__(self, max_open_files: int | None = None, *, read_only: bool = False) -> None:
+        """Bound the open descriptors; by default three quarters of what the process may have.
+
+        With `read_only` files are opened for reading alone, so that no right to write is needed.
+        """
+        self._access = os.O_RDONLY if read_only else os.O_RDWR
         self.max_open_files = max_open_files or default_max_open_files()
         self._lock = threading.RLock()
         # Folder -> name -> file. An entry goes with its file, so there are no more than files on the disk.
@@ -192,7 +196,7 @@ class RealDisk:
             if file._gone:
                 raise FileNotFoundError(errno.ENOENT, "the file was removed", file.path)
             self._make_room()
-            file._fd = fd = os.open(file.path, os.O_RDWR | os.O_CLOEXEC | flags, _FILE_MODE)
+            file._fd = fd = os.open(file.path, self._access | os.O_CLOEXEC | flags, _FILE_MODE)
             file._closing = False
             # The use that opens it does not count: a file used once goes before one used twice.
             file._used = False

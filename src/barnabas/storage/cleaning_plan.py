@@ -14,18 +14,35 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.storage.batch_filter import LastBatch
 from barnabas.storage.cleaner import CleaningOrder, Source
 from barnabas.wire.batch import BatchError
 
 if TYPE_CHECKING:
+    from barnabas.model.config import LogConfig
     from barnabas.storage.log import Log
     from barnabas.storage.segment import Segment
 
 #: max.compaction.lag.ms is not set.
 _NO_LAG_MAX: Final = 2**63 - 1
+
+
+class MeasuredLog(Protocol):
+    """What is looked at: an open log, or one that is looked at from outside."""
+
+    config: LogConfig
+    log_start_offset: int
+    log_end_offset: int
+
+    @property
+    def closed_segments(self) -> tuple[Segment, ...]:
+        """The segments before the active one."""
+
+    @property
+    def base_offsets(self) -> list[int]:
+        """Base offsets of all segments."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,7 +73,9 @@ class CleanerLimits:
     io_buffer_bytes: int
 
 
-def measure(log: Log, clean_offset: int | None, stable_offset: int, now_ms: int) -> Dirtiness:
+def measure(
+    log: MeasuredLog, clean_offset: int | None, stable_offset: int, now_ms: int
+) -> Dirtiness:
     """Look at a log that was cleaned up to `clean_offset`; None if it never was.
 
     Offsets from `stable_offset` on are not committed, or belong to transactions that are still open.
@@ -84,14 +103,14 @@ def measure(log: Log, clean_offset: int | None, stable_offset: int, now_ms: int)
     )
 
 
-def is_worth_it(log: Log, dirtiness: Dirtiness) -> bool:
+def is_worth_it(log: MeasuredLog, dirtiness: Dirtiness) -> bool:
     """Tell whether a log should be cleaned now."""
     if not dirtiness.cleanable_bytes:
         return False
     return dirtiness.is_overdue or dirtiness.ratio > log.config.min_cleanable_dirty_ratio
 
 
-def _first_too_young(log: Log, dirty: tuple[Segment, ...], now_ms: int) -> int:
+def _first_too_young(log: MeasuredLog, dirty: tuple[Segment, ...], now_ms: int) -> int:
     """Return the base offset of the first segment within min.compaction.lag.ms; the log's end if there is none."""
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
@@ -101,7 +120,7 @@ def _first_too_young(log: Log, dirty: tuple[Segment, ...], now_ms: int) -> int:
     return log.log_end_offset
 
 
-def _is_overdue(log: Log, dirty: tuple[Segment, ...], now_ms: int) -> bool:
+def _is_overdue(log: MeasuredLog, dirty: tuple[Segment, ...], now_ms: int) -> bool:
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms == _NO_LAG_MAX:
         return False

@@ -61,6 +61,11 @@ class Index:
         self.last = (key, value)
 
     @property
+    def entry_bytes(self) -> int:
+        """Bytes of one entry."""
+        return self._entry.size
+
+    @property
     def saved_bytes(self) -> int:
         """Bytes of entries in the file."""
         return self._parts[0]

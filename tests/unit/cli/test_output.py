@@ -4,7 +4,7 @@ import click
 import pytest
 import yaml
 
-from barnabas.cli.output import counted, emit, meaning, table
+from barnabas.cli.output import counted, emit, meaning, size, table
 
 
 def test_columns_line_up_and_numbers_lean_right():
@@ -54,6 +54,12 @@ def test_json_and_yaml_carry_the_same(output, capsys):
 )
 def test_settings_are_put_in_words(name, value, words):
     assert meaning(name, value) == words
+
+
+def test_sizes():
+    assert [size(count) for count in (0, 1, 1023, 1536, 5 << 20, 1 << 30)] == [
+        "0 bytes", "1 byte", "1,023 bytes", "1.5 KiB", "5.0 MiB", "1.0 GiB",
+    ]  # fmt: skip
 
 
 def test_counting():

@@ -1,0 +1,131 @@
+"""Retention held against Apache Kafka: after the same records both keep the same segments."""
+
+import time
+
+import pytest
+from compat.apache_kafka import Kafka
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+import barnabas
+
+PATIENCE_S = 90
+HOUR_MS = 3_600_000
+OFTEN = {
+    "log.retention.check.interval.ms": "300",
+    "log.initial.task.delay.ms": "300",
+    "log.cleaner.backoff.ms": "300",
+}
+#: Batches of five records close the segment before: their times are further apart than this.
+ROLLS = {"segment.ms": "1", "retention.ms": str(HOUR_MS)}
+
+#: Topic -> its settings, the age of each batch in milliseconds, the base offsets of the segments that stay.
+HISTORIES = {
+    "old-and-young": (ROLLS, [3 * HOUR_MS, 2 * HOUR_MS, 60_000, 30_000], [10, 15]),
+    "all-old": (ROLLS, [5 * HOUR_MS, 4 * HOUR_MS, 3 * HOUR_MS], [15]),
+    "one-old-segment": ({**ROLLS, "segment.ms": "100000000"}, [3 * HOUR_MS, 2 * HOUR_MS], [10]),
+    "one-segment-with-a-young-end": (
+        {**ROLLS, "segment.ms": "100000000"}, [3 * HOUR_MS, 2 * HOUR_MS, 1000], [0],
+    ),
+    "from-the-future": (ROLLS, [3 * HOUR_MS, -HOUR_MS // 2, -HOUR_MS // 2 - 1000], [5, 10]),
+    "for-ever": ({**ROLLS, "retention.ms": "-1"}, [3 * HOUR_MS, 2 * HOUR_MS], [0, 5]),
+    "by-size": (
+        {**ROLLS, "retention.ms": "-1", "retention.bytes": "2500"},
+        [5000, 4000, 3000, 2000, 1000], [10, 15, 20],
+    ),
+    "by-size-nothing": (
+        {**ROLLS, "retention.ms": "-1", "retention.bytes": "0"}, [3000, 2000, 1000], [15],
+    ),
+    "by-both": (
+        {**ROLLS, "retention.bytes": "3500"},
+        [5 * HOUR_MS, 4 * HOUR_MS, 3 * HOUR_MS, 3000, 2000, 1000], [15, 20, 25],
+    ),
+    "compacted-only": ({**ROLLS, "cleanup.policy": "compact"}, [3 * HOUR_MS, 2 * HOUR_MS], None),
+    "no-policy": ({**ROLLS, "cleanup.policy": ""}, [3 * HOUR_MS, 2 * HOUR_MS], [0, 5]),
+}  # fmt: skip
+#: Made last: once its segments have gone, the others have been looked at.
+LAST = "last"
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory):
+    settings = [f"{name}={value}" for name, value in OFTEN.items()]
+    with Kafka(tmp_path_factory.mktemp("kafka"), *settings) as kafka:
+        kafka.wait_ready()
+        yield kafka
+
+
+class Side:
+    """One of the two brokers."""
+
+    def __init__(self, bootstrap, data, now_ms):
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
+        self.data = data
+        self.now_ms = now_ms
+
+    def write(self, topic, settings, ages_ms):
+        """Write everything before anything may go."""
+        held_back = {**settings, "retention.ms": "-1", "retention.bytes": "-1"}
+        self.admin.create_topics([NewTopic(topic, 1, config=held_back)])[topic].result()
+        for batch, age_ms in enumerate(ages_ms):
+            for record in range(5):
+                key, value = b"%d" % (batch * 5 + record), b"x" * 180
+                self.producer.produce(topic, value, key, timestamp=self.now_ms - age_ms)
+            assert self.producer.flush(30) == 0
+
+    def let_go(self, topic, settings):
+        wanted = {name: settings.get(name, "-1") for name in ("retention.ms", "retention.bytes")}
+        changes = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in wanted.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
+        self.admin.incremental_alter_configs([resource])[resource].result()
+
+    def bases(self, topic):
+        return sorted(int(path.stem) for path in (self.data / f"{topic}-0").glob("*.log"))
+
+    def bounds(self, topic):
+        found = []
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
+            answer = self.admin.list_offsets({TopicPartition(topic, 0): spec})
+            found += [future.result().offset for future in answer.values()]
+        return tuple(found)
+
+    def wait_for(self, topic, bases):
+        deadline = time.monotonic() + PATIENCE_S
+        while (found := self.bases(topic)) != bases:
+            assert time.monotonic() < deadline, f"{topic}: {found}, not {bases}, in {self.data}"
+            self.bounds(topic)
+
+    def play(self):
+        for topic, (settings, ages_ms, _) in HISTORIES.items():
+            self.write(topic, settings, ages_ms)
+            self.let_go(topic, settings)
+        self.write(LAST, ROLLS, [3 * HOUR_MS, 2 * HOUR_MS])
+        self.let_go(LAST, ROLLS)
+        self.wait_for(LAST, [10])
+
+
+def test_both_keep_the_same_segments(kafka, tmp_path):
+    now_ms = time.time_ns() // 1_000_000
+    with barnabas.Broker(data_dir=str(tmp_path / "data"), settings=OFTEN) as broker:
+        theirs = Side(kafka.address, kafka.data, now_ms)
+        ours = Side(broker.bootstrap, tmp_path / "data", now_ms)
+        for side in (theirs, ours):
+            side.play()
+        for topic, (_, ages_ms, bases) in HISTORIES.items():
+            if bases is None:
+                bases = theirs.bases(topic)
+            for side in (theirs, ours):
+                side.wait_for(topic, bases)
+            assert ours.bounds(topic) == theirs.bounds(topic) == (bases[0], 5 * len(ages_ms))
