@@ -37,6 +37,7 @@ class Kafka:
             f"listeners=PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}\n"
             f"advertised.listeners=PLAINTEXT://127.0.0.1:{self.port}\n"
             "controller.listener.names=CONTROLLER\noffsets.topic.replication.factor=1\n"
+            "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
             + "".join(f"{line}\n" for line in settings)
         )
 

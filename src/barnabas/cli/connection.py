@@ -255,6 +255,11 @@ class Connection:
         self._admin: AdminClient | None = None
 
     @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Where to ask first: host and port of each."""
+        return self._addresses
+
+    @property
     def wants_table(self) -> bool:
         """Is the output for a person?"""
         return self.output == "table"

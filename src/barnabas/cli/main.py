@@ -27,10 +27,15 @@ COMMANDS = {
     "up": ("barnabas.cli.up:up", "Start a broker in the foreground."),
     "topic": ("barnabas.cli.topic:topic", "Create, list, describe, alter and delete topics."),
     "group": ("barnabas.cli.group:group", "Consumer groups: lag, members, moving offsets."),
+    "txn": ("barnabas.cli.txn:txn", "Transactions: which are open, which hang, aborting them."),
     "produce": ("barnabas.cli.produce:produce", "Send lines, files or JSON as records to a topic."),
     "consume": ("barnabas.cli.consume:consume", "Read records of a topic."),
     "config": ("barnabas.cli.config:config", "Get and set settings of topics and brokers."),
     "log": ("barnabas.cli.log:log", "Look into a data directory, check it, repair it."),
+    "import-kafka": (
+        "barnabas.cli.import_kafka:import_kafka",
+        "Bring the data directory of an Apache Kafka in.",
+    ),
     "completion": ("barnabas.cli.completion:completion", "Print the completion script of a shell."),
 }
 

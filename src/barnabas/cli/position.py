@@ -87,6 +87,14 @@ def parse_position(text: str, now_ms: int) -> Position:
     return Since(_calendar_ms(word))
 
 
+def duration_ms(text: str) -> int:
+    """Read a length of time such as `90s` or `1h30m`; ValueError, with what is allowed, when it is none."""
+    word = text.strip()
+    if not _RELATIVE.fullmatch(word):
+        raise ValueError(f"'{word}' is no duration; allowed: 500ms, 90s, 15m, 1h30m, 2d")
+    return relative_ms(word)
+
+
 def relative_ms(text: str) -> int:
     """`1h30m` in milliseconds."""
     return sum(int(count) * _UNIT_MS[unit] for count, unit in _PART.findall(text))
