@@ -61,7 +61,8 @@ def formatted(tmp_path_factory, kafka_tool):
         process, address = start_broker(home / "data", log, *SETTINGS)
         try:
             use_groups(address)
-            yield {name: read(kafka_tool, address, name) for name in ("Offsets", "GroupMetadata")}
+            found = {name: read(kafka_tool, address, name) for name in ("Offsets", "GroupMetadata")}
+            yield {**found, "dump": dump(kafka_tool, home / "data")}
         finally:
             stop_broker(process, home / "broker.log")
 
@@ -74,6 +75,23 @@ def read(kafka_tool, address, name):
         check=False,
     )
     return list(values(done.stdout))
+
+
+def dump(kafka_tool, data):
+    """What DumpLogSegments prints of keys, and the values that are not tombstones: [(key, value or None)]."""
+    (path,) = data.glob(f"{OFFSETS_TOPIC}-0/*.log")
+    done = kafka_tool(
+        "org.apache.kafka.tools.DumpLogSegments",
+        *("--offsets-decoder", "--print-data-log", "--files", str(path)),
+    )
+    assert "exception" not in (done.stdout + done.stderr).lower(), done.stdout
+    found = []
+    for line in done.stdout.splitlines():
+        _, has_key, rest = line.partition(" key: ")
+        if has_key:
+            key, _, payload = rest.partition(" payload: ")
+            found.append((next(values(key)), next(values(payload), None)))
+    return found
 
 
 def values(text):
@@ -117,6 +135,22 @@ def test_classic_groups_are_read_by_kafkas_formatter(formatted):
     assert member["memberId"].startswith("tester-")
     assert (member["clientId"], member["clientHost"]) == ("tester", "/127.0.0.1")
     assert saved[-1]["data"]["members"] == [], "it has left"
+
+
+def test_consumer_groups_are_read_by_kafkas_decoder(formatted):
+    """Every kind of record that a group of the consumer protocol leaves behind, and the tombstones of its member."""
+    kinds = {}
+    for key, value in formatted["dump"]:
+        if key["data"].get("groupId") == "consumer":
+            kinds.setdefault(int(key["type"]), []).append(value and value["data"])
+    group, member, target_epoch, target, current = (kinds[kind] for kind in (3, 5, 6, 7, 8))
+    assert group[0]["epoch"] >= 1
+    assert member[0]["subscribedTopicNames"] == ["t"]
+    assert member[0]["clientId"] == "tester"
+    assert target_epoch[0]["assignmentEpoch"] == group[0]["epoch"]
+    assert [len(one["partitions"]) for one in target[0]["topicPartitions"]] == [2]
+    assert [len(one["partitions"]) for one in current[0]["assignedPartitions"]] == [2]
+    assert member[-1] is target[-1] is current[-1] is None, "it has left"
 
 
 @pytest.fixture(scope="module")
