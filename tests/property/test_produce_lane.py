@@ -81,8 +81,8 @@ def requests(draw):
 class Peer:
     """A node and one connection to it."""
 
-    def __init__(self):
-        self.host = FuzzNode(Random(1))
+    def __init__(self, settings=None):
+        self.host = FuzzNode(Random(1), settings)
         self.link = FuzzLink()
         self.replies = b""
         self.waiting = False

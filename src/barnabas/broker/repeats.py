@@ -66,7 +66,15 @@ _Form = tuple[int, "Callable[..., tuple[int, int, int, bytes]]", int, dict[bytes
 class Staging:
     """All lanes, and the requests of a turn that went one. Their memory must stay theirs until `write`."""
 
-    __slots__ = ("_clock", "_lanes", "_metrics", "now_ms", "request_bytes_max", "staged")
+    __slots__ = (
+        "_clock",
+        "_lanes",
+        "_metrics",
+        "monotonic_ms",
+        "now_ms",
+        "request_bytes_max",
+        "staged",
+    )
 
     def __init__(self, clock: Clock, metrics: Metrics, request_bytes_max: int) -> None:
         """Start with none."""
@@ -76,8 +84,8 @@ class Staging:
         #: Who sent it, its lane, its correlation id, and what is to be written.
         self.staged: list[tuple[Link, Lane, int, Any]] = []
         self._lanes: dict[int, dict[bytes, Lane]] = {}
-        #: The time of the turn, by which requests are judged.
-        self.now_ms = 0
+        #: The time of the turn by both clocks, by which requests are judged.
+        self.now_ms = self.monotonic_ms = 0
 
     def lanes(self, kind: int) -> dict[bytes, Lane]:
         """Give the lanes of one API version by what repeats in their requests: client id, topic, partition, acks.
@@ -87,7 +95,8 @@ class Staging:
         return self._lanes.setdefault(kind, {})
 
     def close_lanes(self, targets: list[Any]) -> None:
-        """Let go of what is here no more."""
+        """Let go of what is here no more, once what was staged is written."""
+        self.write()
         for lanes in self._lanes.values():
             for prefix in [prefix for prefix, lane in lanes.items() if lane.target in targets]:
                 del lanes[prefix]
@@ -95,7 +104,7 @@ class Staging:
     def begin(self) -> None:
         """Look at the clock before the first of several requests."""
         if not self.staged:
-            self.now_ms = self._clock.now_ms()
+            self.now_ms, self.monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
 
     def write(self) -> None:
         """Write what came for each target together, then answer in the order of the requests."""

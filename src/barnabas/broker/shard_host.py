@@ -5,7 +5,7 @@ log, and carrying out what a shard decides: append its records as one batch, rep
 of any machine; `coordinators` and `transactions` say what is theirs.
 
 Invariants: records are appended and replayed before anything else reaches the shard, so a shard always shows what is in its
-log. When an append fails nothing changed. A reply leaves only when what it tells is as durable as the topic's settings ask
+log; only commits that repeat (`commit_lane.py`), which do not look at each other, are judged before those before them are written. When an append fails nothing changed. A reply leaves only when what it tells is as durable as the topic's settings ask
 for, also the reply to a question that changes nothing. A shard that is not loaded answers nothing.
 """
 
@@ -38,7 +38,8 @@ HASHES_KEPT: Final = 16_384
 #: A hash is worked out block by block: the powers of 31 that a block's units are multiplied with.
 _BLOCK: Final = 64
 _POWERS: Final = [pow(31, _BLOCK - 1 - place, 1 << 32) for place in range(_BLOCK)]
-_UNUSABLE: Final = {
+#: What a client is told of an append that failed.
+UNUSABLE: Final = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -185,6 +186,7 @@ class ShardHost(Generic[ShardType]):
 
     def find_partition(self, partition: int) -> Hosted[ShardType]:
         """Find the loaded shard of a partition; KafkaError if it cannot be used now."""
+        self._node.staging.write()
         hosted = self._hosted.get(partition)
         if hosted is None or hosted.replica.offline:
             hosted = self._find_again(partition, hosted)
@@ -211,6 +213,7 @@ class ShardHost(Generic[ShardType]):
 
     def all_loaded(self) -> list[Hosted[ShardType]]:
         """Give every shard that was ever used and can be read; KafkaError while one is being loaded."""
+        self._node.staging.write()
         hosted = [one for one in self._hosted.values() if not one.has_failed]
         if not all(one.is_loaded for one in hosted):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
@@ -246,6 +249,7 @@ class ShardHost(Generic[ShardType]):
         """Ask a shard from within a task; the answer is the machine's reply."""
 
         def start(done: Done) -> None:
+            self._node.staging.write()
             clock = self._node.world.clock
             result = entry(hosted.shard, Asked(done), clock.monotonic_ms(), clock.now_ms())
             self._carry_out(hosted, result)
@@ -259,7 +263,7 @@ class ShardHost(Generic[ShardType]):
             code = self._append(hosted, result)
             if code:
                 now_ms = self._node.world.clock.monotonic_ms()
-                failed = hosted.shard.on_append_failed(result, _UNUSABLE.get(code, code), now_ms)
+                failed = hosted.shard.on_append_failed(result, UNUSABLE.get(code, code), now_ms)
                 self._deliver(hosted, failed)
                 return
         if replica.log.unflushed_records < replica.config.flush_messages:
@@ -291,25 +295,39 @@ class ShardHost(Generic[ShardType]):
     def _append(self, hosted: Hosted[ShardType], result: Any) -> ErrorCode:  # noqa: ANN401
         """Write the records as one batch and replay them; if that fails, nothing has changed."""
         replica = hosted.replica
-        config = replica.config
-        if replica.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        code = replica.state.decide_append(self._required_acks(), config.min_insync_replicas)
-        if code:
-            return code
         now_ms = self._node.world.clock.now_ms()
         data, header = self._encode(result, now_ms)
-        if len(data) > config.max_message_bytes:
+        if len(data) > replica.config.max_message_bytes:
             log.error("%s: a batch of %d bytes is too large", replica.key, len(data))
             return ErrorCode.MESSAGE_TOO_LARGE
-        offset = replica.append(data, header, now_ms)
-        if offset.__class__ is ErrorCode:
-            return offset
+        (code,) = self.append_run(hosted, [(result, data, header)], now_ms)
+        return code
+
+    def append_run(
+        self,
+        hosted: Hosted[ShardType],
+        run: list[tuple[Any, memoryview, BatchHeader]],
+        now_ms: int,
+    ) -> list[ErrorCode]:
+        """Write the batch of each result, together if that can be, and replay its records; where that fails, nothing has changed."""
+        replica = hosted.replica
+        code = replica.state.decide_append(
+            self._required_acks(), replica.config.min_insync_replicas
+        )
+        if replica.offline or code:
+            return [code or ErrorCode.KAFKA_STORAGE_ERROR] * len(run)
+        codes = []
+        offsets = replica.append_run([(data, header) for _, data, header in run], now_ms)
         assert replica.state.high_watermark == replica.log.log_end_offset, "the only replica"
-        replica.metrics.messages_in += len(result.records)
-        replica.metrics.bytes_in += len(data)
-        self._replay(hosted.shard, result, offset)
-        return ErrorCode.NONE
+        for (result, data, _), offset in zip(run, offsets, strict=True):
+            if offset.__class__ is ErrorCode:
+                codes.append(offset)
+                continue
+            replica.metrics.messages_in += len(result.records)
+            replica.metrics.bytes_in += len(data)
+            self._replay(hosted.shard, result, offset)
+            codes.append(ErrorCode.NONE)
+        return codes
 
     # Time
 
@@ -327,6 +345,7 @@ class ShardHost(Generic[ShardType]):
 
     def _on_time(self, hosted: Hosted[ShardType]) -> None:
         hosted.timer = None
+        self._node.staging.write()
         if not hosted.is_loaded or self._node.stopping:
             return
         clock = self._node.world.clock
@@ -365,6 +384,7 @@ class ShardHost(Generic[ShardType]):
         self._book(hosted)
 
     def _unload(self, partition: int) -> None:
+        self._node.staging.write()
         hosted = self._hosted.pop(partition)
         hosted.is_loaded = False
         if hosted.timer is not None:

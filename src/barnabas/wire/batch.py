@@ -27,6 +27,9 @@ HEADER_SIZE: Final = 61
 LOG_OVERHEAD: Final = 12
 #: Where the checksummed bytes start: the attributes.
 CRC_START: Final = 21
+#: Where the checksum stands, and the base and max timestamps.
+CRC_AT: Final = 17
+TIMESTAMPS_AT: Final = 27
 #: A record without key, value and headers: length, attributes, two deltas, two lengths, a count.
 MIN_RECORD_SIZE: Final = 7
 
@@ -144,7 +147,7 @@ def stamp_append_time(batch: memoryview, header: BatchHeader, append_time_ms: in
         append_time_ms,
     )
     crc = crc32c(batch[CRC_START : header.size])
-    _CRC.pack_into(batch, 17, crc)
+    _CRC.pack_into(batch, CRC_AT, crc)
     return header._replace(attributes=attributes, max_timestamp=append_time_ms, crc=crc)
 
 
@@ -355,7 +358,7 @@ def build(
         max(record.timestamp for record in records),
         producer.id, producer.epoch, producer.base_sequence, len(records),
     )  # fmt: skip
-    _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
+    _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_START:]))
     return batch
 
 
@@ -412,7 +415,7 @@ def put_head(
     )  # fmt: skip
     view = memoryview(batch)
     crc = crc32c(view[CRC_START:])
-    _CRC.pack_into(batch, 17, crc)
+    _CRC.pack_into(batch, CRC_AT, crc)
     header = BatchHeader(
         0, length, -1, MAGIC, crc, attributes, last, timestamp_ms, timestamp_ms, *producer, record_count,
     )  # fmt: skip
@@ -426,7 +429,7 @@ def repack(batch: memoryview, content: Bytes, codec: Codec, level: int | None = 
     (attributes,) = struct.unpack_from(">h", again, CRC_START)
     struct.pack_into(">i", again, 8, len(again) - LOG_OVERHEAD)
     struct.pack_into(">h", again, CRC_START, attributes & ~CODEC_MASK | codec)
-    _CRC.pack_into(again, 17, crc32c(memoryview(again)[CRC_START:]))
+    _CRC.pack_into(again, CRC_AT, crc32c(memoryview(again)[CRC_START:]))
     return again
 
 

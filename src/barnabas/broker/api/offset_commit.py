@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.commit_lane import open_commit_lane
 from barnabas.core.group.offset_requests import (
     CommitPartition,
     CommitReply,
@@ -62,13 +63,16 @@ def handle(call: Call) -> Any:  # noqa: ANN401
         ]
         return OffsetCommitResponse(topics=_merge(refused, answered) if refused else answered)
 
-    return call.node.coordinators.ask(
+    response = call.node.coordinators.ask(
         call,
         asked.group_id,
         lambda shard, ticket, now_ms, wall_ms: shard.commit(ticket, request, now_ms, wall_ms),
         respond,
         brings_deadlines=False,
     )
+    if response is not None and not refused:
+        open_commit_lane(call, request, response, refuse)
+    return response
 
 
 def _known_topics(call: Call, refused: list[OffsetCommitResponseTopic]) -> list[CommitTopic]:
