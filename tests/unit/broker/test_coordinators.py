@@ -540,3 +540,38 @@ def test_a_groups_own_settings_hold_at_once_and_after_a_restart(kit):
     assert interval().heartbeat_interval_ms == 7000
     assert alter_group(kit, group, None, "consumer.heartbeat.interval.ms") == 0
     assert interval().heartbeat_interval_ms == 5000
+
+
+# Bad input
+
+
+def consumer_request(names, epoch=0):
+    return consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=epoch,
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_names=names,
+        topic_partitions=[],
+    )
+
+
+def test_a_subscription_to_ten_thousand_topics_is_one_like_others(kit):
+    find(kit)
+    names = [f"topic-{number}" for number in range(10_000)]
+    answer = kit.ask(consumer_request([*names, "t"]), 1)
+    assert answer.error_code == 0
+    assert [one.partitions for one in answer.assignment.topic_partitions] == [[0, 1]]
+    kit.restart()
+    kit.run(lambda: kit.ask(list_groups.ListGroupsRequest(), 5).error_code != LOADING)
+    again = kit.ask(consumer_request([*names, "t"], answer.member_epoch), 1)
+    assert (again.error_code, again.member_epoch) == (0, answer.member_epoch)
+
+
+@pytest.mark.parametrize("length", [120, 249])
+def test_a_subscription_that_no_record_can_hold_is_refused_and_changes_nothing(kit, length):
+    find(kit)
+    names = [f"{number:0{length}}" for number in range(10_000)]
+    assert kit.ask(consumer_request(names), 1).error_code == UNKNOWN_SERVER_ERROR
+    assert kit.ask(list_groups.ListGroupsRequest(), 5).groups == []
+    assert kit.ask(consumer_request(["t"]), 1).error_code == 0
