@@ -92,7 +92,7 @@ def _in_units(number: int, units: Sequence[tuple[str, int]], *, plural: bool) ->
 def size(count: int) -> str:
     """Bytes for people: `17 bytes`, `1.5 MiB`."""
     for unit, unit_bytes in _BYTES:
-        if count >= unit_bytes:
+        if count >= unit_bytes - unit_bytes // 2048:  # 1.0 GiB, not 1,024.0 MiB
             return f"{count / unit_bytes:,.1f} {unit}"
     return counted(count, "byte")
 

@@ -57,7 +57,7 @@ def test_settings_are_put_in_words(name, value, words):
 
 
 def test_sizes():
-    assert [size(count) for count in (0, 1, 1023, 1536, 5 << 20, 1 << 30)] == [
+    assert [size(count) for count in (0, 1, 1023, 1536, 5 << 20, (1 << 30) - 1)] == [
         "0 bytes", "1 byte", "1,023 bytes", "1.5 KiB", "5.0 MiB", "1.0 GiB",
     ]  # fmt: skip
 
