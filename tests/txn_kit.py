@@ -51,9 +51,11 @@ class Host:
 
     def add(self, partitions, epoch=None, producer_id=None, version=0, transactional_id="t"):
         request = self._partitions(partitions, epoch, producer_id, version, transactional_id)
-        codes = self._ask(self.shard.add_partitions, request, self.wall_ms).codes
-        assert len(set(codes)) == 1
-        return codes[0]
+        reply = self._ask(self.shard.add_partitions, request, self.wall_ms)
+        if isinstance(reply, ErrorCode):
+            return reply
+        (code,) = set(reply.codes)
+        return code
 
     def verify(self, partitions, epoch=None, producer_id=None, transactional_id="t"):
         request = self._partitions(partitions, epoch, producer_id, 0, transactional_id)
@@ -102,13 +104,16 @@ class Host:
     def write_markers(self):
         while self.held:
             markers = self.held.pop(0)
-            answers = [(one, self.answers.get(one, ErrorCode.NONE)) for one in markers.partitions]
-            self.written += [
-                (one, markers.producer_id, markers.producer_epoch, markers.is_commit)
-                for one, code in answers
-                if not code
-            ]
+            answers = [(one, self.write_one(one, markers)) for one in markers.partitions]
             self.apply(self.shard.on_markers(markers, answers, self.now_ms, self.wall_ms))
+
+    def write_one(self, partition, markers):
+        """What a partition answers to a marker."""
+        code = self.answers.get(partition, ErrorCode.NONE)
+        if not code:
+            producer = (markers.producer_id, markers.producer_epoch)
+            self.written.append((partition, *producer, markers.is_commit))
+        return code
 
     def advance(self, duration_ms):
         """Let time pass, stopping at every deadline on the way."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.txn_kit import A0, A1, B0, TIMEOUT_MS, WALL_MS, Host
+from txn_kit import A0, A1, B0, TIMEOUT_MS, WALL_MS, Host
 
 from barnabas.core.txn.records import TransactionRemoved
 from barnabas.core.txn.requests import ListRequest, ProducerReply
