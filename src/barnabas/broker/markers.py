@@ -8,9 +8,11 @@ Invariant: a marker is reported as written when it is as durable as its topic's 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators import TOPIC as OFFSETS_TOPIC
+from barnabas.broker.pieces import PIECE, pause
 from barnabas.broker.tasks import together
 from barnabas.model.errors import ErrorCode
 
@@ -35,9 +37,11 @@ def write(
     partitions: Sequence[TopicPartition],
 ) -> Task[Answers]:
     """Write one marker to each partition; what each answers, in their order."""
-    answers = [
-        (one, _write_one(node, marker, producer, transaction_version, one)) for one in partitions
-    ]
+    answers: Answers = []
+    for number, one in enumerate(partitions, 1):
+        answers.append((one, _write_one(node, marker, producer, transaction_version, one)))
+        if number % PIECE == 0:
+            yield partial(pause, node.world)
     unsynced = [
         replica
         for one, code in answers

@@ -486,6 +486,35 @@ def test_list_by_state_and_name(kit):
     assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
+def test_many_are_listed_and_described_in_pieces(kit):
+    names = [f"id-{number}" for number in range(1200)]
+    kit.begin()
+    for name in names:
+        kit.init(name)
+    answer = kit.ask(ListTransactionsRequest(transactional_id_pattern="id-.*"), 2)
+    assert sorted(one.transactional_id for one in answer.transaction_states) == sorted(names)
+    described = kit.ask(DescribeTransactionsRequest(transactional_ids=names), 0)
+    assert [one.transactional_id for one in described.transaction_states] == names
+    assert {one.transaction_state for one in described.transaction_states} == {"Empty"}
+
+
+def test_a_transaction_on_many_partitions_ends_in_pieces(kit):
+    kit.create("wide", partitions=700)
+    producer = kit.begin()
+    topic = AddPartitionsToTxnTopic(name="wide", partitions=list(range(700)))
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=ID,
+        v3_and_below_producer_id=producer[0],
+        v3_and_below_producer_epoch=producer[1],
+        v3_and_below_topics=[topic],
+    )
+    codes = partition_codes(kit.ask(request, 3).results_by_topic_v3_and_below)
+    assert codes == [0] * 700
+    assert kit.end(producer).error_code == 0
+    kit.run(lambda: kit.state() == "CompleteCommit")
+    assert kit.markers("wide") == [True]
+
+
 def test_describe_what_is_not_there(kit):
     kit.begin()
     assert kit.describe("nobody").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

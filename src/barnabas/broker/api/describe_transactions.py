@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -16,19 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.broker.call import Call
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
     from barnabas.core.txn.requests import DescribedTransaction
     from barnabas.model.ids import TopicPartition
 
 
-def handle(call: Call) -> Task[DescribeTransactionsResponse]:
+def handle(call: Call) -> Task[Response]:
     """Describe each id named."""
     request: DescribeTransactionsRequest = call.request
-    states = []
+    pieces = Pieces(call)
+    states: list[TransactionState] = []
     for transactional_id in request.transactional_ids:
         state = yield from _describe(call, transactional_id)
         states.append(state)
-    return DescribeTransactionsResponse(transaction_states=states)
+        pieces.count(1 + sum(len(topic.partitions) for topic in state.topics))
+        if pieces.is_full:
+            yield pieces.pause
+    return (
+        yield from pieces.respond(lambda: DescribeTransactionsResponse(transaction_states=states))
+    )
 
 
 def refuse(

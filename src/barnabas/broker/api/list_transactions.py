@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.broker.pieces import PIECE, Pieces
 from barnabas.core.group.consumer.requests import RefusedError
 from barnabas.core.group.consumer.subscription import compile_pattern
 from barnabas.core.txn.requests import ListRequest
@@ -19,37 +21,54 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.call import Call
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
     from barnabas.core.txn.requests import ListedTransaction
+    from barnabas.core.txn.result import Result, Ticket
+    from barnabas.core.txn.shard import TransactionShard
 
 
-def handle(call: Call) -> Task[ListTransactionsResponse]:
-    """Ask every shard."""
+def handle(call: Call) -> Task[Response]:
+    """Ask every shard, for some of its ids at a time."""
     asked: ListTransactionsRequest = call.request
-    request = ListRequest(
-        asked.producer_id_filters,
-        asked.state_filters,
-        asked.duration_filter,
-        _matcher(asked.transactional_id_pattern),
-    )
+    matches = _matcher(asked.transactional_id_pattern)
     transactions = call.node.transactions
-    found: list[ListedTransaction] = []
+    pieces = Pieces(call)
+    listed: list[ListedTransaction] = []
     for hosted in transactions.all_loaded():
-        found += yield transactions.asking(
-            hosted,
-            lambda shard, ticket, _now_ms, wall_ms: shard.list_transactions(
-                ticket, request, wall_ms
-            ),
-        )
+        ids = list(hosted.shard.transactions)
+        # Also where there are none now: that they went may not be synced yet.
+        for first in range(0, max(len(ids), 1), PIECE):
+            if not hosted.is_loaded:
+                break  # gone in a pause, and its transactions with it
+            some = ids[first : first + PIECE]
+            request = ListRequest(
+                some, asked.producer_id_filters, asked.state_filters, asked.duration_filter, matches
+            )
+            listed += yield transactions.asking(hosted, partial(_list, request))
+            pieces.count(len(some))
+            if pieces.is_full:
+                yield pieces.pause
+    unknown = [name for name in asked.state_filters if name not in BY_TITLE]
+    return (yield from pieces.respond(lambda: _response(listed, unknown)))
+
+
+def _list(
+    request: ListRequest, shard: TransactionShard, ticket: Ticket, _now_ms: int, wall_ms: int
+) -> Result:
+    return shard.list_transactions(ticket, request, wall_ms)
+
+
+def _response(listed: list[ListedTransaction], unknown: list[str]) -> ListTransactionsResponse:
     return ListTransactionsResponse(
-        unknown_state_filters=[name for name in asked.state_filters if name not in BY_TITLE],
+        unknown_state_filters=unknown,
         transaction_states=[
             TransactionState(
                 transactional_id=one.transactional_id,
                 producer_id=one.producer_id,
                 transaction_state=one.state,
             )
-            for one in found
+            for one in listed
         ],
     )
 

@@ -89,8 +89,9 @@ class DescribedTransaction:
 
 @dataclass(slots=True)
 class ListRequest:
-    """ListTransactions: those that match all of these; an empty list matches any."""
+    """ListTransactions: those of these ids that match all filters; an empty list matches any."""
 
+    transactional_ids: list[str]
     producer_ids: list[int] = field(default_factory=list)
     states: list[str] = field(default_factory=list)
     #: Only those that began longer ago than this; negative: any.

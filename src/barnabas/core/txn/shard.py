@@ -195,8 +195,9 @@ class TransactionShard:
         states = [BY_TITLE.get(name) for name in request.states]
         found = [
             ListedTransaction(now.transactional_id, now.producer_id, now.state.title)
-            for now in self.transactions.values()
-            if (not request.producer_ids or now.producer_id in request.producer_ids)
+            for transactional_id in request.transactional_ids
+            if (now := self.transactions.get(transactional_id)) is not None
+            and (not request.producer_ids or now.producer_id in request.producer_ids)
             and (not states or now.state in states)
             and (request.longer_than_ms < 0 or wall_ms - now.start_ms > request.longer_than_ms)
             and (request.matches is None or request.matches(now.transactional_id))
