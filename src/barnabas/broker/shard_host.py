@@ -12,12 +12,12 @@ for, also the reply to a question that changes nothing. A shard that is not load
 from __future__ import annotations
 
 import logging
-from functools import lru_cache
-from operator import mul
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from barnabas.broker import topic_creation
+from barnabas.broker.java_hash import java_hash
 from barnabas.broker.tasks import drive
+from barnabas.broker.tickets import Asked, Held
 from barnabas.model.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -33,11 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Keys whose hash is remembered: it costs as much as the rest of a heartbeat.
-HASHES_KEPT: Final = 16_384
-#: A hash is worked out block by block: the powers of 31 that a block's units are multiplied with.
-_BLOCK: Final = 64
-_POWERS: Final = [pow(31, _BLOCK - 1 - place, 1 << 32) for place in range(_BLOCK)]
 #: What a client is told of an append that failed.
 UNUSABLE: Final = {
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
@@ -66,49 +61,6 @@ class Shard(Protocol):
 
 
 ShardType = TypeVar("ShardType", bound=Shard)
-
-
-class Held:
-    """The ticket of one request: who asked, and how to make the answer of the machine's reply."""
-
-    __slots__ = ("call", "is_late", "respond", "response")
-
-    def __init__(self, call: Call, respond: Callable[[Call, Any], Any]) -> None:
-        """Hold a request until its reply comes."""
-        self.call = call
-        self.respond = respond
-        self.response: Any = None
-        #: The handler has returned: the link gets the answer.
-        self.is_late = False
-
-    def answer(self, reply: Any) -> None:  # noqa: ANN401
-        """Give the reply to whoever asked."""
-        call = self.call
-        if reply.__class__ is ErrorCode:
-            response = call.node.refusal(call, reply)
-        else:
-            response = self.respond(call, reply)
-        if self.is_late:
-            call.node.answer_late(call, response)
-        else:
-            self.response = response
-
-
-class Asked:
-    """The ticket of a question that a task asks."""
-
-    __slots__ = ("done",)
-
-    def __init__(self, done: Done) -> None:
-        """Remember who is to go on."""
-        self.done = done
-
-    def answer(self, reply: Any) -> None:  # noqa: ANN401
-        """Let the task go on with the reply; an error code where another kind of reply may be expected is raised in it."""
-        if reply.__class__ is ErrorCode and reply:
-            self.done(None, KafkaError(reply, ""))
-        else:
-            self.done(reply, None)
 
 
 class Hosted(Generic[ShardType]):
@@ -440,16 +392,3 @@ class ShardHost(Generic[ShardType]):
         topic = topic_creation.plan_topic(node, self._topic, assignment, self._topic_settings())
         yield from topic_creation.create(node, topic)
         self._partition_count = count
-
-
-@lru_cache(HASHES_KEPT)
-def java_hash(text: str) -> int:
-    """Hash as Java's String does: over UTF-16 units, in 32 bits, here without the sign."""
-    value = 0
-    encoded = memoryview(text.encode("utf-16", "surrogatepass"))
-    units = encoded[2:].cast("H")  # behind the byte order
-    for first in range(0, len(units), _BLOCK):
-        some = units[first : first + _BLOCK]
-        powers = _POWERS[_BLOCK - len(some) :]
-        value = (value * powers[0] * 31 + sum(map(mul, some, powers))) & 0xFFFFFFFF
-    return value

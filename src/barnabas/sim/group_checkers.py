@@ -29,7 +29,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.coordinators import TOPIC
-from barnabas.broker.shard_host import java_hash
+from barnabas.broker.java_hash import java_hash
 from barnabas.sim.violation import Violation
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 from node_kit import DATA, NodeKit
 
 from barnabas.broker.coordinators import TOPIC
-from barnabas.broker.shard_host import java_hash
+from barnabas.broker.java_hash import java_hash
 from barnabas.wire.batch import Producer, Record, build, read_header
 from barnabas.wire.messages import (
     consumer_group_heartbeat,
