@@ -47,7 +47,7 @@ LONG_TURN_NS: Final = 50_000_000
 UNSENT_PARTS_MAX: Final = 256
 #: Nor from one that has so many bytes of replies in memory; slices of files do not count.
 UNSENT_BYTES_MAX: Final = 1024 * 1024
-#: How long readers are held at most while producers send on.
+#: How long readers are held at most while producers send on; a turn that takes longer has gathered enough.
 HOLD_READERS_NS: Final = 2_000_000
 #: Connections taken per turn, so that a storm of them does not starve the others.
 ACCEPTS_PER_TURN: Final = 64
@@ -550,7 +550,7 @@ class Server:
         if loop.ready_count and self.node.is_feeding_readers:
             if self._held_since_ns is None:
                 self._held_since_ns = loop.turn_start_ns
-            if loop.turn_start_ns - self._held_since_ns < HOLD_READERS_NS:
+            if monotonic_ns() - self._held_since_ns < HOLD_READERS_NS:
                 loop.poll_again()
                 return
         self._held_since_ns = None
