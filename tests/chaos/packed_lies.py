@@ -1,4 +1,4 @@
-"""Compressed batches with a right header and a right checksum, whose content is another matter.
+"""Batches with a right header and a right checksum, whose content is another matter.
 
 Each lie is made for each codec. What Apache Kafka 4.3.1 does with them was asked with tests/compat/test_same_answers.py.
 """
@@ -76,6 +76,63 @@ OUTSIDE = {
     "half of it": lambda packed: packed[: len(packed) // 2],
     "three bytes of it": lambda packed: packed[:3],
 }
+
+
+def number(value):
+    out = bytearray()
+    batches.write_varint(out, value)
+    return bytes(out)
+
+
+def record_of(
+    index, *, time=b"\0", offset=None, key=b"\x02k", value=b"\x02v", headers=b"\0", lie=0
+):
+    """A record of fields as they stand there."""
+    body = b"\0" + time + (number(index) if offset is None else offset) + key + value + headers
+    return number(len(body) + lie) + body
+
+
+#: What is wrong with one record; its length is right.
+FIELDS = {
+    "a key beyond the batch": {"key": number(5000) + b"k"},
+    "a key into the next record": {"key": number(12) + b"k"},
+    "a value one byte too long": {"value": number(2) + b"v"},
+    "a value one byte too short": {"value": number(0) + b"v"},
+    "-1 headers": {"headers": number(-1)},
+    "a header that is not there": {"headers": number(1)},
+    "2^31-1 headers": {"headers": number(2**31 - 1)},
+    "one header fewer": {"headers": number(2) + b"\x02h\x02v"},
+    "bytes behind the headers": {"headers": number(0) + b"\x02h\x02v"},
+    "a header without a name": {"headers": number(1) + b"\x01\x02v"},
+    "a header's name too long": {"headers": number(1) + number(50) + b"h\x02v"},
+    "a header's value too long": {"headers": number(1) + b"\x02h" + number(50) + b"v"},
+    "an offset delta of six bytes": {"offset": b"\x82\x80\x80\x80\x80\x00"},
+    "a timestamp delta of eleven bytes": {"time": b"\x80" * 10 + b"\0"},
+}
+#: Apache Kafka takes these if they are not compressed, and its consumers skip records; else it answers UNKNOWN_SERVER_ERROR.
+OFFSETS = {
+    "an offset delta of 0": {"offset": number(0)},
+    "an offset delta below 0": {"offset": number(-1)},
+    "an offset delta far off": {"offset": number(1000)},
+}
+FIELDS |= OFFSETS
+#: Odd, and taken.
+ODD_FIELDS = {
+    "a key of -2 bytes": {"key": number(-2)},
+    "a value of -2^31 bytes": {"value": number(-(2**31))},
+    "a header of -7 bytes": {"headers": number(1) + b"\x02h" + number(-7)},
+    "a header's name that is no text": {"headers": number(1) + b"\x02\xff\x02v"},
+    "an offset delta longer than need be": {"offset": b"\x82\x80\x00"},
+    "a timestamp delta longer than need be": {"time": b"\x80" * 9 + b"\0"},
+    "a timestamp delta of 65 bits": {"time": b"\x80" * 9 + b"\x02"},
+}
+
+
+def fields_batch(codec, name):
+    """A batch of three records, the second of which is spoilt."""
+    spoilt = (FIELDS | ODD_FIELDS)[name]
+    content = b"".join(record_of(i, **(spoilt if i == 1 else {})) for i in range(COUNT))
+    return batch_of(codec, compress(codec, content) if codec else content)
 
 
 def streamed(content):

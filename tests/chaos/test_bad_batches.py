@@ -4,7 +4,17 @@ import struct
 import time
 
 import pytest
-from chaos.packed_lies import CODECS, batch_of, content_of, lies, odd_but_good
+from chaos.packed_lies import (
+    CODECS,
+    FIELDS,
+    ODD_FIELDS,
+    OFFSETS,
+    batch_of,
+    content_of,
+    fields_batch,
+    lies,
+    odd_but_good,
+)
 from chaos.wire_kit import RawClient, batch, produce_request
 from crc32c import crc32c
 
@@ -47,7 +57,6 @@ CORRUPT, INVALID = ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD
 #: Where Apache Kafka 4.3.1 does something that helps nobody: no answer at all, UNKNOWN_SERVER_ERROR, or it takes the batch.
 STRICTER_THAN_KAFKA = {
     "a null", "a length of 2^31-1", "a codec that is none", "bytes behind", "a sequence without a producer's epoch",
-    "a time before 1970",
 }  # fmt: skip
 CASES = {
     "wrong checksum": (wrong_checksum(), CORRUPT),
@@ -80,8 +89,12 @@ CASES = {
         ErrorCode.INVALID_PRODUCER_EPOCH,
     ),
     "a producer without a sequence": (lying((ID, 5), (EPOCH, 0)), INVALID),
-    "a time before 1970": (lying((BASE_TIME, -100), (MAX_TIME, -99)), INVALID),
     "a time far ahead": (lying((BASE_TIME, 2**62), (MAX_TIME, 2**62)), ErrorCode.INVALID_TIMESTAMP),
+    "a time far ahead in the records": (lying((BASE_TIME, 2**62)), ErrorCode.INVALID_TIMESTAMP),
+    "append time without a time": (
+        lying((ATTRIBUTES, 8), (MAX_TIME, -1)),
+        ErrorCode.INVALID_TIMESTAMP,
+    ),
 }
 
 
@@ -101,7 +114,48 @@ def test_a_batch_that_lies_is_refused_and_nothing_is_appended(
 
 
 def test_a_client_may_claim_log_append_time(client, topic):
+    """Unless the topic has it; it is not believed."""
     assert client.produce(topic, lying((ATTRIBUTES, 8))).error_code == 0
+    assert batches.read_header(client.fetch(topic, 0).records).attributes == 0
+    name = topic + "-append-time"
+    assert client.create_topic(name, message_timestamp_type="LogAppendTime").error_code == 0
+    refused = client.produce(name, lying((ATTRIBUTES, 8)))
+    assert refused.error_code == ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_the_largest_time_is_that_of_the_records(client, topic, codec):
+    for time_ms in (-100, -1, 5, 2**62):
+        data = lying((MAX_TIME, time_ms), of=batch(b"one", b"two", codec=codec))
+        offset = client.produce(topic, data).base_offset
+        kept = batches.read_header(client.fetch(topic, offset).records)
+        assert kept.max_timestamp == kept.base_timestamp + 1
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_times_before_1970_count_as_none(client, topic, codec):
+    data = lying((BASE_TIME, -100), (MAX_TIME, -99), of=batch(b"one", b"two", codec=codec))
+    assert client.produce(topic, data).error_code == 0
+    assert batches.read_header(client.fetch(topic, 0).records).max_timestamp == -1
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_records_whose_fields_lie(client, topic, is_ours, codec):
+    for name in FIELDS:
+        if name in OFFSETS and not is_ours and not codec:
+            continue
+        answer = client.produce(topic, fields_batch(codec, name))
+        expected = INVALID if is_ours or name not in OFFSETS else ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (ErrorCode(answer.error_code), answer.base_offset) == (expected, -1), name
+    assert client.end_offset(topic) == 0
+    assert client.produce(topic, batch(b"one", codec=codec)).base_offset == 0
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_records_whose_fields_are_odd(client, topic, codec):
+    for name in ODD_FIELDS:
+        assert client.produce(topic, fields_batch(codec, name)).error_code == 0, name
+    assert len(client.read_all(topic)) == 3 * len(ODD_FIELDS)
 
 
 def test_a_bad_batch_does_not_harm_its_neighbour(client, topic):

@@ -1,9 +1,8 @@
 """What a producer's batch must be before it is appended, and what a topic's settings make of it.
 
 Kafka's rules (LogValidator, UnifiedLog.analyzeAndValidateRecords), in the order in which Kafka gives its errors: header and
-checksum (`check`), then the records (`open_now`, `open_later`), then what depends on the time (`conform`). Every batch,
-compressed or not, is stepped through by its records' lengths; the fields inside of a record are looked at only where
-the topic's settings ask for it (docs/adr/0003).
+checksum (`check`), then the records (`open_now`, `open_later`), then what depends on the time (`conform`). Every record of
+every batch, compressed or not, is looked at (docs/adr/0003).
 
 Must not know the log or the request. `open_later` is for a background job: it touches nothing but its arguments.
 """
@@ -18,6 +17,7 @@ from barnabas.wire.batch import (
     CODEC_MASK,
     CONTROL,
     HEADER_SIZE,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC,
     MIN_RECORD_SIZE,
@@ -33,24 +33,25 @@ from barnabas.wire.compression import (
     decompress,
     unpack_in_pieces,
 )
+from barnabas.wire.record_survey import EffortError, survey, survey_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.model.config.log_config import LogConfig
     from barnabas.wire.compression import Bytes, Unpacker
+    from barnabas.wire.record_survey import Survey
 
 #: zstd needs clients that know it (KIP-110).
 ZSTD_SINCE_VERSION: Final = 7
-_UNLIMITED: Final = 0x7FFFFFFFFFFFFFFF
+_LONG_MIN: Final = -(1 << 63)
+_LONG_MASK: Final = (1 << 64) - 1
 
 # What is done on the loop takes about 1 ms, 10 ms at worst; the rest is done in the background.
 LOOP_PACKED_BYTES_MAX: Final = 64 * 1024
 LOOP_UNPACKED_BYTES_MAX: Final = 256 * 1024
-#: Stepped over: 1 µs each at worst.
-LOOP_RECORDS_MAX: Final = 10_000
-#: Where each record is looked at: 3 µs each.
-LOOP_RECORDS_LOOKED_AT_MAX: Final = 2000
+#: Of looking at records: 0.7 µs each, 2 at worst. Runs of records of one form take next to none.
+LOOP_STEPS_MAX: Final = 5000
 #: Where a batch gets another codec: gzip and zstd at their highest levels take 1 µs for 10 bytes.
 LOOP_REPACKED_BYTES_MAX: Final = 16 * 1024
 
@@ -59,12 +60,12 @@ LOOP_REPACKED_BYTES_MAX: Final = 16 * 1024
 # Each keeps one batch below a second: others wait behind it.
 #: Half a second of a processor for gzip; never more than a piece of it in memory.
 UNPACKED_BYTES_MAX: Final = 128 * 1024 * 1024
-#: Where the content must be there as a whole: each record is looked at, or it is packed anew.
+#: Where the content must be there as a whole, to be packed anew.
 HELD_BYTES_MAX: Final = 128 * 1024 * 1024
-#: Of a compressed batch: the most that librdkafka allows.
+#: The most that librdkafka allows.
 RECORDS_MAX: Final = 1_000_000
-#: And of one whose records are looked at, about 4 µs each.
-RECORDS_LOOKED_AT_MAX: Final = 200_000
+#: Of looking at records that are not alike: up to a second.
+STEPS_MAX: Final = 500_000
 #: Batches that are opened at the same time, so that one that takes long does not hold up all others.
 OPENED_AT_ONCE: Final = 2
 
@@ -92,12 +93,13 @@ class Opened(NamedTuple):
 
     batch: memoryview
     header: BatchHeader
-    #: The earliest time of a record, where the topic has a bound for it.
-    earliest_ms: int | None = None
+    #: Of its records; None if none has a time.
+    earliest_ms: int | None
+    latest_ms: int
 
 
 def check(records: memoryview | None, version: int, config: LogConfig) -> BatchHeader:
-    """Check the one batch of a Produce request's partition and return its header; what is compressed stays closed."""
+    """Check the one batch of a Produce request's partition and return its header; its records are not looked at."""
     if records is None or len(records) < LOG_OVERHEAD:
         raise Refusal(ErrorCode.INVALID_RECORD, "no record batch for this partition")
     if len(records) < HEADER_SIZE:
@@ -116,8 +118,6 @@ def check(records: memoryview | None, version: int, config: LogConfig) -> BatchH
     codec = header.attributes & CODEC_MASK
     if codec:
         _check_codec(codec, version)
-    elif not batches.records_fit(records, header):
-        raise _does_not_fit(header)
     return header
 
 
@@ -147,8 +147,6 @@ def _check_claims(header: BatchHeader) -> None:
         problem = f"{count} records, but the last offset delta is {header.last_offset_delta}"
     elif not header.attributes & CODEC_MASK and count * MIN_RECORD_SIZE > payload:
         problem = f"{count} records do not fit into {payload} bytes"
-    elif header.base_timestamp < -1 or header.max_timestamp < -1:
-        problem = f"timestamps {header.base_timestamp} to {header.max_timestamp} are before 1970"
     elif header.producer_id < 0:
         if header.attributes & TRANSACTIONAL:
             problem = "a transactional batch needs a producer id"
@@ -179,58 +177,62 @@ def _check_codec(codec: int, version: int) -> None:
 def open_now(
     batch: memoryview, header: BatchHeader, config: LogConfig, unpacker: Unpacker
 ) -> Opened | None:
-    """Look into a checked batch as far as its kind and the topic's settings ask for; None if that is for `open_later`.
+    """Look at the records of a checked batch, and give it the topic's codec; None if that takes long: it is for `open_later`.
 
-    Without such settings an uncompressed batch is the very same memory.
+    Without another codec it is the very same memory.
     """
-    looks, wanted = _looks(config), _wanted_codec(header, config)
-    if not (header.codec or looks or wanted is not None):
-        return Opened(batch, header)
-    if (
-        header.size > LOOP_PACKED_BYTES_MAX
-        or header.record_count > (LOOP_RECORDS_LOOKED_AT_MAX if looks else LOOP_RECORDS_MAX)
-        or (wanted is not None and header.size > LOOP_REPACKED_BYTES_MAX)
-    ):
+    if _wanted_codec(header, config) is not None and header.size > LOOP_REPACKED_BYTES_MAX:
         return None
     content: Bytes = batch[HEADER_SIZE : header.size]
-    if header.codec:
-        try:
-            content = unpacker.unpack(Codec(header.codec), content, LOOP_UNPACKED_BYTES_MAX)
-        except TooLargeError:
-            return None
-        except CompressionError as problem:
-            raise _does_not_unpack(problem) from None
-    return _open(batch, header, config, content)
-
-
-def fits_now(batch: memoryview, header: BatchHeader, unpacker: Unpacker) -> bool:
-    """Tell whether a compressed batch holds what its header counts; False also if that would take long to tell."""
-    if len(batch) > LOOP_PACKED_BYTES_MAX or header.record_count > LOOP_RECORDS_MAX:
-        return False
     try:
-        content = unpacker.unpack(Codec(header.codec), batch[HEADER_SIZE:], LOOP_UNPACKED_BYTES_MAX)
-    except CompressionError:
-        return False
-    return batches.content_fits(content, header.record_count)
+        if header.codec:
+            if header.size > LOOP_PACKED_BYTES_MAX:
+                return None
+            content = unpacker.unpack(Codec(header.codec), content, LOOP_UNPACKED_BYTES_MAX)
+        seen = survey(content, header, LOOP_STEPS_MAX)
+    except (TooLargeError, EffortError):
+        return None
+    except CompressionError as problem:
+        raise _does_not_unpack(problem) from None
+    except batches.BatchError as problem:
+        raise _does_not_fit(problem) from None
+    return _open(batch, header, config, seen, content)
+
+
+def look_now(batch: memoryview, header: BatchHeader, unpacker: Unpacker) -> Survey | None:
+    """Tell what the records of a batch are like; None if they are not right, or that would take long to tell."""
+    content: Bytes = batch[HEADER_SIZE:]
+    try:
+        if header.attributes & CODEC_MASK:
+            if len(batch) > LOOP_PACKED_BYTES_MAX:
+                return None
+            content = unpacker.unpack(Codec(header.codec), content, LOOP_UNPACKED_BYTES_MAX)
+        return survey(content, header, LOOP_STEPS_MAX)
+    except (CompressionError, EffortError, batches.BatchError):
+        return None
 
 
 def open_later(batch: memoryview, header: BatchHeader, config: LogConfig) -> Opened:
     """Do what `open_now` leaves, however long it takes."""
     if header.record_count > RECORDS_MAX:
-        raise _too_many(header, RECORDS_MAX)
+        raise _too_many(header)
     codec, content = Codec(header.codec), batch[HEADER_SIZE : header.size]
     try:
-        if _looks(config) or _wanted_codec(header, config) is not None:
+        if not codec or _wanted_codec(header, config) is not None:
             limit = max(HELD_BYTES_MAX, 4 * config.max_message_bytes)
-            return _open(batch, header, config, decompress(codec, content, limit))
+            held = decompress(codec, content, limit) if codec else content
+            return _open(batch, header, config, survey(held, header, STEPS_MAX), held)
         limit = max(UNPACKED_BYTES_MAX, 16 * config.max_message_bytes)
-        if not batches.pieces_fit(unpack_in_pieces(codec, content, limit), header.record_count):
-            raise _does_not_fit(header)
+        pieces = unpack_in_pieces(codec, content, limit)
+        return _open(batch, header, config, survey_pieces(pieces, header, STEPS_MAX))
+    except EffortError:
+        raise _too_many(header) from None
     except TooLargeError as problem:
         raise Refusal(ErrorCode.MESSAGE_TOO_LARGE, f"the batch {problem}") from None
     except CompressionError as problem:
         raise _does_not_unpack(problem) from None
-    return Opened(batch, header)
+    except batches.BatchError as problem:
+        raise _does_not_fit(problem) from None
 
 
 def conform(opened: Opened, config: LogConfig, now_ms: int) -> tuple[memoryview, BatchHeader, int]:
@@ -238,31 +240,33 @@ def conform(opened: Opened, config: LogConfig, now_ms: int) -> tuple[memoryview,
 
     Returns batch and header to append, and the append time (-1 where the producer's times stay).
     """
-    batch, header, earliest_ms = opened
+    batch, header, earliest_ms, latest_ms = opened
     if config.log_append_time:
         return batch, batches.stamp_append_time(batch, header, now_ms), now_ms
-    latest_ms, after_max_ms = header.max_timestamp, config.message_timestamp_after_max_ms
-    if latest_ms - now_ms > after_max_ms:
-        raise Refusal(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {latest_ms} is more than message.timestamp.after.max.ms={after_max_ms}"
-            f" ahead of the broker's {now_ms}",
-        )
-    before_max_ms = config.message_timestamp_before_max_ms
-    if earliest_ms is not None and now_ms - earliest_ms > before_max_ms:
-        raise Refusal(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {earliest_ms} is more than message.timestamp.before.max.ms={before_max_ms}"
-            f" behind the broker's {now_ms}",
-        )
+    for time_ms in (earliest_ms, latest_ms):
+        if time_ms is not None and time_ms != NO_TIMESTAMP:
+            _check_time(time_ms, config, now_ms)
+    if header.max_timestamp != latest_ms or header.attributes & LOG_APPEND_TIME:
+        header = batches.stamp_create_time(batch, header, latest_ms)
     return batch, header, -1
 
 
-def _looks(config: LogConfig) -> bool:
-    """Tell whether a topic's settings ask for a look at each record."""
-    return config.compact or (
-        config.message_timestamp_before_max_ms != _UNLIMITED and not config.log_append_time
-    )
+def _check_time(time_ms: int, config: LogConfig, now_ms: int) -> None:
+    before_max_ms, after_max_ms = (
+        config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms,
+    )  # fmt: skip
+    behind_ms = _as_long(now_ms - time_ms)
+    if behind_ms > before_max_ms or _as_long(-behind_ms) > after_max_ms:
+        raise Refusal(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {time_ms} is more than message.timestamp.before.max.ms={before_max_ms} behind"
+            f" or message.timestamp.after.max.ms={after_max_ms} ahead of the broker's {now_ms}",
+        )
+
+
+def _as_long(number: int) -> int:
+    """Let a number of more than 64 bits run over: what Kafka makes of times that cannot be."""
+    return (number - _LONG_MIN & _LONG_MASK) + _LONG_MIN
 
 
 def _wanted_codec(header: BatchHeader, config: LogConfig) -> Codec | None:
@@ -271,15 +275,25 @@ def _wanted_codec(header: BatchHeader, config: LogConfig) -> Codec | None:
     return None if name == "producer" or BY_NAME[name] == header.codec else BY_NAME[name]
 
 
-def _open(batch: memoryview, header: BatchHeader, config: LogConfig, content: Bytes) -> Opened:
-    """Check the content of a batch and do with it what the topic's settings ask for."""
-    if header.codec and not batches.content_fits(content, header.record_count):
-        raise _does_not_fit(header)
-    earliest_ms = _look(header, config, content) if _looks(config) else None
+def _open(
+    batch: memoryview, header: BatchHeader, config: LogConfig, seen: Survey, content: Bytes = b""
+) -> Opened:
+    """Hold what was seen of its records against the topic's settings, and give a batch the codec that these ask for.
+
+    `content` is needed only for that.
+    """
+    earliest_ms, latest_ms, has_keyless = seen
+    if config.compact and has_keyless:
+        raise Refusal(ErrorCode.INVALID_RECORD, "a compacted topic takes no records without a key")
+    if header.attributes & LOG_APPEND_TIME:
+        if config.log_append_time or header.max_timestamp == NO_TIMESTAMP:
+            raise Refusal(ErrorCode.INVALID_TIMESTAMP, "a producer may not set LogAppendTime")
+        earliest_ms, latest_ms = header.max_timestamp, max(header.max_timestamp, NO_TIMESTAMP)
     wanted = _wanted_codec(header, config)
     if wanted is not None:
-        level = _LEVELS[wanted](config)
-        batch = memoryview(batches.repack(batch, content, wanted, level))
+        if earliest_ms is not None and earliest_ms < 0:
+            raise Refusal(ErrorCode.INVALID_TIMESTAMP, f"timestamp {earliest_ms} is before 1970")
+        batch = memoryview(batches.repack(batch, content, wanted, _LEVELS[wanted](config)))
         header = batches.read_header(batch)
         if header.size > config.max_message_bytes:
             raise Refusal(
@@ -287,39 +301,20 @@ def _open(batch: memoryview, header: BatchHeader, config: LogConfig, content: By
                 f"with compression.type={config.compression_type} the batch has {header.size} bytes,"
                 f" max.message.bytes allows {config.max_message_bytes}",
             )
-    return Opened(batch, header, earliest_ms)
+    return Opened(batch, header, earliest_ms, latest_ms)
 
 
-def _look(header: BatchHeader, config: LogConfig, content: Bytes) -> int | None:
-    """Look at each record: return the earliest time there is."""
-    if header.record_count > RECORDS_LOOKED_AT_MAX:
-        raise _too_many(header, RECORDS_LOOKED_AT_MAX)
-    needs_key, earliest_ms = config.compact, _UNLIMITED
-    try:
-        for record in batches.walk_content(content, header):
-            if needs_key and record.key is None:
-                raise Refusal(
-                    ErrorCode.INVALID_RECORD, "a compacted topic takes no records without a key"
-                )
-            if NO_TIMESTAMP != record.timestamp < earliest_ms:
-                earliest_ms = record.timestamp
-    except batches.BatchError as problem:
-        raise Refusal(ErrorCode.INVALID_RECORD, str(problem)) from None
-    return None if earliest_ms == _UNLIMITED else earliest_ms
-
-
-def _does_not_fit(header: BatchHeader) -> Refusal:
-    return Refusal(
-        ErrorCode.INVALID_RECORD,
-        f"the batch does not hold the {header.record_count} records it claims",
-    )
+def _does_not_fit(problem: batches.BatchError) -> Refusal:
+    return Refusal(ErrorCode.INVALID_RECORD, f"the batch is malformed: {problem}")
 
 
 def _does_not_unpack(problem: CompressionError) -> Refusal:
     return Refusal(ErrorCode.INVALID_RECORD, f"the batch does not decompress: {problem}")
 
 
-def _too_many(header: BatchHeader, most: int) -> Refusal:
+def _too_many(header: BatchHeader) -> Refusal:
     return Refusal(
-        ErrorCode.MESSAGE_TOO_LARGE, f"{header.record_count} records in one batch, at most {most}"
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"{header.record_count} records in one batch, at most {RECORDS_MAX},"
+        f" {STEPS_MAX} where they and their headers are not alike",
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from barnabas.broker.batch_check import ZSTD_SINCE_VERSION, fits_now
+from barnabas.broker.batch_check import ZSTD_SINCE_VERSION, look_now
 from barnabas.broker.repeats import open_lane
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.batch import (
@@ -27,7 +27,6 @@ from barnabas.wire.batch import (
     MAGIC,
     NO_PRODUCER_ID,
     read_header,
-    records_fit,
 )
 from barnabas.wire.compression import Codec
 from barnabas.wire.primitives import uvarint
@@ -106,7 +105,7 @@ class ProduceLane:
         header = read_header(view, start)
         (
             base_offset, length, _epoch, magic, crc, attributes, last_delta,
-            base_timestamp, max_timestamp, producer_id, _producer_epoch, _sequence, count,
+            _base_timestamp, max_timestamp, producer_id, _producer_epoch, _sequence, count,
         ) = header  # fmt: skip
         if (
             replica.offline
@@ -118,17 +117,14 @@ class ProduceLane:
             or length != size - LOG_OVERHEAD
             or count != last_delta + 1
             or count <= 0
-            or base_timestamp < -1
-            or max_timestamp < -1
             or max_timestamp - staging.now_ms > config.message_timestamp_after_max_ms
             or size > config.max_message_bytes
             or crc32c(view[start + CRC_START : stop]) != crc
         ):
             return None
         batch = view[start:stop]
-        if not (
-            fits_now(batch, header, self._unpacker) if attributes else records_fit(batch, header)
-        ):
+        seen = look_now(batch, header, self._unpacker)
+        if seen is None or seen.latest_ms != max_timestamp or (seen.earliest_ms or 0) < 0:
             return None
         if producer_id != NO_PRODUCER_ID:
             staging.write()  # what came before moves the sequence by which this one is judged

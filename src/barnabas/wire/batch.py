@@ -1,8 +1,9 @@
 """Record batches, format version 2: what is in the log and on the wire, byte for byte.
 
 The broker's way through here is per batch: `read_header` and `checksum_matches` look at 61 bytes and
-one checksum, `records_fit` and its like step over the records by their lengths, `stamp` patches the two fields that
-lie outside the checksum. Walking records is for what must look inside. Nothing here knows about requests, files or topics.
+one checksum, `stamp` patches the two fields that lie outside the checksum. `records_fit` and its like step over records by their
+lengths, which is enough for what is in the log; what a producer's records must be is told by `record_survey`. Decoding records is
+for who needs their contents. Nothing here knows about requests, files or topics.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
+#: What Kafka leaves of a header that it writes anew.
+_KNOWN_ATTRIBUTES: Final = 0x7F
 
 NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
@@ -137,18 +140,29 @@ def stamp(batch: memoryview, base_offset: int, leader_epoch: int) -> None:
 
 def stamp_append_time(batch: memoryview, header: BatchHeader, append_time_ms: int) -> BatchHeader:
     """Turn a batch to LogAppendTime in place, checksum anew. Records keep their deltas, as in Kafka."""
-    attributes = header.attributes | LOG_APPEND_TIME
+    return _stamp_times(batch, header, header.attributes | LOG_APPEND_TIME, append_time_ms)
+
+
+def stamp_create_time(batch: memoryview, header: BatchHeader, max_timestamp: int) -> BatchHeader:
+    """Turn a batch to CreateTime in place, with this as its largest timestamp, checksum anew."""
+    return _stamp_times(batch, header, header.attributes & ~LOG_APPEND_TIME, max_timestamp)
+
+
+def _stamp_times(
+    batch: memoryview, header: BatchHeader, attributes: int, max_timestamp: int
+) -> BatchHeader:
+    attributes &= _KNOWN_ATTRIBUTES
     _ATTRIBUTES_TO_TIMES.pack_into(
         batch,
         CRC_START,
         attributes,
         header.last_offset_delta,
         header.base_timestamp,
-        append_time_ms,
+        max_timestamp,
     )
     crc = crc32c(batch[CRC_START : header.size])
-    _CRC.pack_into(batch, CRC_AT, crc)
-    return header._replace(attributes=attributes, max_timestamp=append_time_ms, crc=crc)
+    _CRC.pack_into(batch, 17, crc)
+    return header._replace(attributes=attributes, max_timestamp=max_timestamp, crc=crc)
 
 
 def headers(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
@@ -278,7 +292,7 @@ def walk_content(content: Bytes, header: BatchHeader) -> Iterator[Record]:
     for _ in range(header.record_count):
         try:
             record, position = _read_record(data, position, header, append_time)
-        except (IndexError, UnicodeDecodeError) as problem:
+        except IndexError as problem:
             raise BatchError(f"a record is cut short or malformed: {problem}") from None
         yield record
     if position != len(data):
@@ -305,7 +319,7 @@ def _read_record(
         if name is None:
             raise BatchError("a header without a name")
         content, position = _read_bytes(data, position, end)
-        pairs.append((name.decode(), content))
+        pairs.append((name.decode(errors="replace"), content))  # as Java's consumer does
     if position != end:
         raise BatchError("a record's length contradicts its fields")
     timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
@@ -428,7 +442,8 @@ def repack(batch: memoryview, content: Bytes, codec: Codec, level: int | None = 
     again += compress(codec, content, level) if codec else content
     (attributes,) = struct.unpack_from(">h", again, CRC_START)
     struct.pack_into(">i", again, 8, len(again) - LOG_OVERHEAD)
-    struct.pack_into(">h", again, CRC_START, attributes & ~CODEC_MASK | codec)
+    kept = attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
+    struct.pack_into(">h", again, CRC_START, kept | codec)
     _CRC.pack_into(again, CRC_AT, crc32c(memoryview(again)[CRC_START:]))
     return again
 
@@ -463,7 +478,7 @@ def write_varint(out: bytearray, value: int) -> None:
     out.append(rest)
 
 
-def read_varint(data: memoryview, position: int) -> tuple[int, int]:
+def read_varint(data: Bytes, position: int) -> tuple[int, int]:
     """Read a zigzag varint or varlong: (value, position after it)."""
     raw = data[position]
     position += 1
@@ -472,7 +487,7 @@ def read_varint(data: memoryview, position: int) -> tuple[int, int]:
     return (raw >> 1) ^ -(raw & 1), position
 
 
-def _long_varint(data: memoryview, position: int, first: int) -> tuple[int, int]:
+def _long_varint(data: Bytes, position: int, first: int) -> tuple[int, int]:
     raw, shift = first & 0x7F, 7
     while True:
         byte = data[position]

@@ -4,18 +4,19 @@ import struct
 from random import Random
 
 import pytest
-from chaos.packed_lies import CODECS, lies, odd_but_good
+from chaos.packed_lies import CODECS, FIELDS, fields_batch, lies, odd_but_good
 from chaos.wire_kit import NOW_MS, batch
 from crc32c import crc32c
 
 from barnabas.broker import batch_check
 from barnabas.broker.batch_check import (
-    LOOP_RECORDS_LOOKED_AT_MAX,
-    LOOP_RECORDS_MAX,
+    LOOP_REPACKED_BYTES_MAX,
+    LOOP_STEPS_MAX,
     LOOP_UNPACKED_BYTES_MAX,
     Refusal,
     check,
     conform,
+    look_now,
     open_later,
     open_now,
 )
@@ -156,6 +157,57 @@ def test_times_out_of_bounds():
     assert refusal(opened, data, behind, NOW_MS + 1001) == ErrorCode.INVALID_TIMESTAMP
 
 
+def test_times_of_records_are_looked_at_and_not_only_the_headers():
+    """Kafka computes the largest time again; one that lies about it does not get past the bounds, or spoil the index."""
+    for codec in (Codec.NONE, Codec.LZ4):
+        for lie in (-100, -1, 0, NOW_MS - 5, NOW_MS + 10**10):
+            data = bytearray(batch(b"one", b"two", codec=codec))
+            struct.pack_into(">q", data, 35, lie)
+            struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+            kept, header, _ = opened(view(data), config())
+            assert header == read_header(kept)
+            assert header.max_timestamp == NOW_MS + 1
+            assert batches.checksum_matches(kept, header)
+            ahead = config(message_timestamp_after_max_ms=1000)
+            assert refusal(opened, view(data), ahead, NOW_MS - 1000) == ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("time_ms", [-(2**63), -1000, -2])
+def test_times_before_1970_are_taken_as_kafka_takes_them(time_ms):
+    data = view(batches.build([Record(0, time_ms, b"k", b"v"), Record(1, -1, b"k", b"v")]))
+    if time_ms < -(2**62):
+        assert refusal(opened, data, config()) == ErrorCode.INVALID_TIMESTAMP
+        return
+    _, header, _ = opened(data, config())
+    assert header.max_timestamp == -1
+    behind, repacked = config(message_timestamp_before_max_ms=1), config(compression_type="gzip")
+    assert refusal(opened, data, behind) == ErrorCode.INVALID_TIMESTAMP
+    assert refusal(opened, data, repacked) == ErrorCode.INVALID_TIMESTAMP
+
+
+def test_a_producer_that_sets_append_time():
+    """Kafka takes the largest timestamp for that of each record, and turns the batch to CreateTime."""
+    data = view(batch(b"one", b"two", attributes=LOG_APPEND_TIME))
+    kept, header, append_time = opened(data, config())
+    assert (header.attributes, header.max_timestamp, append_time) == (0, NOW_MS + 1, -1)
+    assert batches.checksum_matches(kept, header)
+    topic = config(message_timestamp_type="LogAppendTime")
+    claims = view(batch(b"one", attributes=LOG_APPEND_TIME))
+    assert refusal(opened, claims, topic) == ErrorCode.INVALID_TIMESTAMP
+    struct.pack_into(">q", claims, 35, -1)
+    assert refusal(open_later, claims, read_header(claims), config()) == ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_record_whose_fields_lie_is_refused(codec, name):
+    """On the loop, in the background, in a lane and wherever the settings lead."""
+    data = view(fields_batch(codec, name))
+    for settings in (config(), config(cleanup_policy="compact"), config(compression_type="gzip")):
+        assert refusal(opened, data, settings) == ErrorCode.INVALID_RECORD
+    assert look_now(data, read_header(data), Unpacker()) is None
+
+
 def test_a_compacted_topic_takes_no_record_without_a_key():
     settings = config(cleanup_policy="compact")
     keyed = view(batches.build([Record(0, NOW_MS, b"k", b"v")]))
@@ -185,7 +237,7 @@ def test_what_takes_long_is_left_for_the_background(codec):
     settings = config()
     for data in (
         batch(bytes(LOOP_UNPACKED_BYTES_MAX), codec=codec),
-        batch(*[b""] * (LOOP_RECORDS_MAX + 1), codec=codec),
+        batch(*[b"", b"x"] * LOOP_STEPS_MAX, codec=codec),
         batch(NOISE, codec=codec),
     ):
         header = check(view(data), 9, settings)
@@ -199,18 +251,21 @@ def test_what_takes_long_is_left_for_the_background(codec):
         assert refusal(open_later, view(lying), header, settings) == ErrorCode.INVALID_RECORD
 
 
-def test_settings_that_ask_for_much_leave_it_for_the_background():
-    many = [Record(i, NOW_MS, b"k", None) for i in range(LOOP_RECORDS_LOOKED_AT_MAX + 1)]
-    data = view(batches.build(many))
-    assert open_now(data, read_header(data), config(), Unpacker()).batch is data
-    for settings in (
-        config(cleanup_policy="compact"),
-        config(message_timestamp_before_max_ms=1000),
-        config(compression_type="zstd"),
-    ):
-        assert open_now(data, read_header(data), settings, Unpacker()) is None
-        again = open_later(data, read_header(data), settings)
-        assert len(batches.read_records(again.batch, 1 << 20)) == len(many)
+def test_many_records_that_differ_are_left_for_the_background():
+    alike = view(batch(*[b"x"] * 4 * LOOP_STEPS_MAX))
+    assert open_now(alike, read_header(alike), config(), Unpacker()).batch is alike
+    many = view(batch(*[b"", b"x"] * LOOP_STEPS_MAX))
+    for settings in (config(), config(message_timestamp_before_max_ms=1000)):
+        assert open_now(many, read_header(many), settings, Unpacker()) is None
+        assert open_later(many, read_header(many), settings).batch is many
+
+
+def test_another_codec_for_much_is_left_for_the_background():
+    data = view(batch(bytes(LOOP_REPACKED_BYTES_MAX)))
+    settings = config(compression_type="zstd")
+    assert open_now(data, read_header(data), settings, Unpacker()) is None
+    again = open_later(data, read_header(data), settings)
+    assert len(batches.read_records(again.batch, 1 << 20)) == 1
 
 
 def test_more_than_can_be_is_answered_so_that_producers_halve_their_batch(monkeypatch):
@@ -223,8 +278,9 @@ def test_more_than_can_be_is_answered_so_that_producers_halve_their_batch(monkey
     monkeypatch.setattr(batch_check, "HELD_BYTES_MAX", 100_000)
     small = config(max_message_bytes=len(data), compression_type="gzip")
     assert refusal(open_later, data, header, small) == ErrorCode.MESSAGE_TOO_LARGE
-    monkeypatch.setattr(batch_check, "RECORDS_LOOKED_AT_MAX", 999)
-    compacted = config(cleanup_policy="compact")
-    assert refusal(open_later, data, header, compacted) == ErrorCode.MESSAGE_TOO_LARGE
+    mixed = view(batch(*[b"", b"x"] * 500))
+    monkeypatch.setattr(batch_check, "STEPS_MAX", 900)
+    assert open_later(data, header, config()).header == header, "a run is next to no effort"
+    assert refusal(open_later, mixed, read_header(mixed), config()) == ErrorCode.MESSAGE_TOO_LARGE
     monkeypatch.setattr(batch_check, "RECORDS_MAX", 999)
     assert refusal(open_later, data, header, config()) == ErrorCode.MESSAGE_TOO_LARGE
