@@ -12,8 +12,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker import batch_check, produce_lane
-from barnabas.broker.api import produce_transactional
+from barnabas.broker import batch_check, produce_lane, transactional_produce
 from barnabas.broker.batch_check import Refusal
 from barnabas.broker.outcomes import NO_REPLY, CloseLink
 from barnabas.model.errors import ErrorCode, shortened
@@ -28,11 +27,11 @@ from barnabas.wire.messages.produce import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.broker.api.produce_transactional import Verdict, Verdicts
     from barnabas.broker.batch_check import Opened
     from barnabas.broker.call import Call
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
+    from barnabas.broker.transactional_produce import Verdict, Verdicts
     from barnabas.core.producer_state import Verification
     from barnabas.core.txn.requests import PartitionsRequest
     from barnabas.model.config.log_config import LogConfig
@@ -95,7 +94,7 @@ def handle(call: Call) -> Any:  # noqa: ANN401
         return refuse(
             request, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}; allowed: all, 0, 1"
         )
-    if produce_transactional.has_transactional(request):
+    if transactional_produce.has_transactional(request):
         return _handle_transactional(call)
     return _append_all(call, {})
 
@@ -106,7 +105,7 @@ def _handle_transactional(call: Call) -> Any:  # noqa: ANN401
     if request.transactional_id is None:
         return refuse(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
     try:
-        asked, guards = produce_transactional.begin(call)
+        asked, guards = transactional_produce.begin(call)
     except Refusal as refusal:
         return refuse(request, refusal.code, refusal.message)
     if asked is None:
@@ -120,7 +119,7 @@ def _handle_transactional(call: Call) -> Any:  # noqa: ANN401
 
 
 def _after_asking(call: Call, asked: PartitionsRequest, guards: Verdicts) -> Task[Any]:
-    verdicts = yield from produce_transactional.ask(call, asked, guards)
+    verdicts = yield from transactional_produce.ask(call, asked, guards)
     call.node.staging.write()  # as above: others have written in the meantime
     answer = _append_all(call, verdicts)
     return (yield from answer) if isinstance(answer, Generator) else answer
