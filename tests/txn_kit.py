@@ -25,6 +25,8 @@ class Host:
         self.now_ms, self.wall_ms = NOW_MS, WALL_MS
         self.log = []
         self.written = []
+        #: Records and markers in the order in which they were written.
+        self.events = []
         self.held = []
         self.holds_markers = False
         self.answers = {}
@@ -93,6 +95,7 @@ class Host:
             assert not result.records
         for record in result.records:
             self.log.append(record)
+            self.events.append(record)
             self.shard.replay(record)
         if replies is not None:
             replies += result.replies
@@ -113,6 +116,7 @@ class Host:
         if not code:
             producer = (markers.producer_id, markers.producer_epoch)
             self.written.append((partition, *producer, markers.is_commit))
+            self.events.append(self.written[-1])
         return code
 
     def advance(self, duration_ms):

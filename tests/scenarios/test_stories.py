@@ -1,4 +1,4 @@
-"""Every transcript in `groups/` comes out as it is written.
+"""Every transcript comes out as it is written.
 
 The first word of a file's name chooses the stage: `classic_*.txt` is played by `classic_stage.STAGE`. With
 BARNABAS_UPDATE_SCENARIOS=1 the transcripts are written anew; read the difference before you keep it.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-TRANSCRIPTS = sorted((Path(__file__).parent / "groups").glob("*.txt"))
+TRANSCRIPTS = sorted(Path(__file__).parent.glob("*/*.txt"))
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
