@@ -8,8 +8,9 @@ The real server and the simulator drive the same object.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from types import GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import dispatch, shutdown, startup
 from barnabas.broker.batch_check import OPENED_AT_ONCE
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     from barnabas.storage.directory import LogDirectory
 
 log = logging.getLogger(__name__)
+
+#: A request of more bytes is decoded in the background: it may be made of a hundred thousand small things.
+DECODED_AT_ONCE: Final = 128 * 1024
 
 
 class Node:
@@ -127,6 +131,8 @@ class Node:
         # Handlers that run to their end here read the frame where it lies; others get a copy.
         body = frame if api.in_place else memoryview(bytes(frame))
         call = Call(self, link, head, body)
+        if len(frame) > DECODED_AT_ONCE and not api.in_place:
+            return self._drive(api, call, self._handle_large(api, call, head.body_pos))
         call.request = api.decode(body, head.api_version, head.body_pos)
         self.metrics.requests[head.api_key] += 1
         return self._run(api, call, api.handle)
@@ -245,16 +251,30 @@ class Node:
 
         def end(response: Any, problem: BaseException | None) -> None:  # noqa: ANN401
             nonlocal at_once
+            if response is None and problem is None:
+                return  # it waits, and answers by itself
             if started:
                 self.finish(api, call, response, problem)
             elif problem is not None:
                 at_once = self._encode(api, call, self._refuse(api, call, problem))
-            elif response is not None:
+            else:
                 at_once = self._encode(api, call, response)
 
         drive(task, end)
         started = True
         return at_once
+
+    def _handle_large(self, api: Api, call: Call, position: int) -> Task[Any]:
+        """Decode what takes long in the background, then handle it like others."""
+        decode = partial(api.decode, call.frame, call.version, position)
+        try:
+            call.request = yield partial(self.world.background.run, decode)
+        except WireError as problem:
+            log.warning("closing: %s", problem)
+            raise CloseLink(str(problem)) from problem
+        self.metrics.requests[call.api_key] += 1
+        response = api.handle(call)
+        return (yield from response) if type(response) is GeneratorType else response
 
     def _refuse(self, api: Api, call: Call, problem: BaseException) -> Any:  # noqa: ANN401
         if isinstance(problem, CloseLink):

@@ -1,9 +1,12 @@
 """Requests that ask for much: others are served in between, and the answer is as if they had been done at once."""
 
+import struct
+
 import pytest
 from node_kit import NodeKit
 
 from barnabas.broker.coordinators import TOPIC
+from barnabas.broker.node import DECODED_AT_ONCE
 from barnabas.broker.pieces import PIECE
 from barnabas.wire.messages import (
     consumer_group_describe,
@@ -11,6 +14,7 @@ from barnabas.wire.messages import (
     delete_topics,
     describe_groups,
     find_coordinator,
+    join_group,
     list_groups,
     offset_commit,
     offset_fetch,
@@ -189,3 +193,41 @@ def test_many_groups_are_deleted(kit):
     codes = [(one.group_id, one.error_code) for one in answer.results]
     assert codes == [*((group, 0) for group in MANY), ("none", GROUP_ID_NOT_FOUND)]
     assert kit.ask(list_groups.ListGroupsRequest(), 5).groups == []
+
+
+# Requests that take long to read
+
+
+def test_large_requests_are_read_off_the_loop(kit):
+    commit(kit)
+    names = [f"{number:0100}" for number in range(2000)]
+    topics = [wanted([0], name=name) for name in names]
+    answer = ask_in_pieces(kit, fetch_request(("g", topics)), 9)
+    assert [topic.name for topic in answer.groups[0].topics] == names
+
+
+def test_a_large_request_may_wait_for_others(kit):
+    def request(member_id):
+        return join_group.JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id=member_id,
+            protocol_type="consumer",
+            protocols=[
+                join_group.JoinGroupRequestProtocol(name="p", metadata=bytes(DECODED_AT_ONCE))
+            ],
+        )
+
+    member_id = kit.ask(request(""), 9).member_id
+    joined = kit.ask(request(member_id), 9)
+    assert (joined.error_code, joined.leader) == (0, member_id)
+
+
+def test_a_large_request_that_is_none_ends_its_link_only(kit):
+    client = kit.new_client()
+    head = struct.pack(">hhih", find_coordinator.FindCoordinatorRequest.API_KEY, 4, 1, -1)
+    client.connection.send(head + b"\0" + b"\0\xff\xff\xff\x7f" + bytes(DECODED_AT_ONCE))
+    kit.run(lambda: client.is_closed)
+    assert kit.ask(list_groups.ListGroupsRequest(), 5).error_code == 0
+    assert kit.node.metrics.failures == 0
