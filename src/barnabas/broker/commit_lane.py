@@ -149,10 +149,12 @@ class CommitLane:
         result = self._hosted.shard.commit(None, self._request, staging.monotonic_ms, now_ms)
         if len(result.records) != len(offsets):
             return None
+        self._hosted.has_staged = True
         return result, *self._batch.fill(offsets, now_ms)
 
     def write(self, run: list[Staged], now_ms: int) -> list[ErrorCode]:
         """Have the batches written and their records replayed."""
+        self._hosted.has_staged = False
         return self._coordinators.append_run(self._hosted, run, now_ms)
 
     def answer(self, correlation_id: int, _item: Staged, outcome: ErrorCode) -> bytes:

@@ -66,7 +66,7 @@ ShardType = TypeVar("ShardType", bound=Shard)
 class Hosted(Generic[ShardType]):
     """One shard on its partition."""
 
-    __slots__ = ("has_failed", "is_loaded", "replica", "shard", "timer", "timer_ms")
+    __slots__ = ("has_failed", "has_staged", "is_loaded", "replica", "shard", "timer", "timer_ms")
 
     def __init__(self, replica: Replica, shard: ShardType) -> None:
         """Start unloaded."""
@@ -75,6 +75,8 @@ class Hosted(Generic[ShardType]):
         self.is_loaded = False
         #: Its log cannot be read: nothing helps but a repair and a new start.
         self.has_failed = False
+        #: It has judged commits that are not written yet.
+        self.has_staged = False
         self.timer: Timer | None = None
         self.timer_ms = 0
 
@@ -138,7 +140,6 @@ class ShardHost(Generic[ShardType]):
 
     def find_partition(self, partition: int) -> Hosted[ShardType]:
         """Find the loaded shard of a partition; KafkaError if it cannot be used now."""
-        self._node.staging.write()
         hosted = self._hosted.get(partition)
         if hosted is None or hosted.replica.offline:
             hosted = self._find_again(partition, hosted)
@@ -146,7 +147,13 @@ class ShardHost(Generic[ShardType]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "")
         if not hosted.is_loaded:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "")
+        self._settle(hosted)
         return hosted
+
+    def _settle(self, hosted: Hosted[ShardType]) -> None:
+        """Have everything written that a shard has judged, before anything else reaches it."""
+        if hosted.has_staged:
+            self._node.staging.write()
 
     def _find_again(self, partition: int, hosted: Hosted[ShardType] | None) -> Hosted[ShardType]:
         if hosted is not None:
@@ -201,7 +208,7 @@ class ShardHost(Generic[ShardType]):
         """Ask a shard from within a task; the answer is the machine's reply."""
 
         def start(done: Done) -> None:
-            self._node.staging.write()
+            self._settle(hosted)
             clock = self._node.world.clock
             result = entry(hosted.shard, Asked(done), clock.monotonic_ms(), clock.now_ms())
             self._carry_out(hosted, result)
@@ -297,9 +304,9 @@ class ShardHost(Generic[ShardType]):
 
     def _on_time(self, hosted: Hosted[ShardType]) -> None:
         hosted.timer = None
-        self._node.staging.write()
         if not hosted.is_loaded or self._node.stopping:
             return
+        self._settle(hosted)
         clock = self._node.world.clock
         for result in hosted.shard.on_time(clock.monotonic_ms(), clock.now_ms()):
             self._carry_out(hosted, result)
@@ -336,8 +343,8 @@ class ShardHost(Generic[ShardType]):
         self._book(hosted)
 
     def _unload(self, partition: int) -> None:
-        self._node.staging.write()
         hosted = self._hosted.pop(partition)
+        self._settle(hosted)
         hosted.is_loaded = False
         if hosted.timer is not None:
             hosted.timer.cancel()
