@@ -16,8 +16,8 @@ RELEASE = "4.3.1"
 READY_TIMEOUT_S = 120
 
 
-def kafka_lib():
-    lib = peers.kafka_lib(RELEASE)
+def kafka_lib(release=RELEASE):
+    lib = peers.kafka_lib(release)
     if peers.java() is None or lib is None:
         pytest.skip(peers.reason())
     return lib
@@ -26,7 +26,8 @@ def kafka_lib():
 class Kafka:
     """One node of Apache Kafka in a folder of its own, for as long as it takes to write a directory."""
 
-    def __init__(self, home, *settings):
+    def __init__(self, home, *settings, release=RELEASE):
+        self.release = release
         self.data = home / "data"
         self.log = home / "server.log"
         self.port, controller_port = free_ports(2)
@@ -42,16 +43,25 @@ class Kafka:
         )
 
     def command(self, *words):
-        return [peers.java(), "-Xmx512m", "-cp", f"{kafka_lib()}/*", *map(str, words)]
+        return [peers.java(), "-Xmx512m", "-cp", f"{kafka_lib(self.release)}/*", *map(str, words)]
 
     def __enter__(self):
         cluster = base64.urlsafe_b64encode(b"barnabas-tests!!").decode().rstrip("=")
         format_ = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", self.properties)
         subprocess.run(self.command(*format_), check=True, capture_output=True, timeout=120)
-        with self.log.open("w") as log:
+        self.start()
+        return self
+
+    def start(self):
+        """Start it, or start it again on the same directory."""
+        with self.log.open("a") as log:
             server = self.command("kafka.Kafka", self.properties)
             self.process = subprocess.Popen(server, stdout=log, stderr=log)
-        return self
+
+    def kill(self):
+        """End it as a power switch would."""
+        self.process.kill()
+        self.process.wait()
 
     @property
     def address(self):
@@ -84,6 +94,10 @@ class Kafka:
         return False
 
     def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        """End it in order."""
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(60)

@@ -8,6 +8,7 @@ Every row is a dict whose first key is `kind`. Damage is a row like any other, s
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.model.ids import TopicId, topic_id_text
@@ -40,6 +41,7 @@ from barnabas.wire.control_batch import read_marker_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from struct import Struct
 
     from barnabas.ports import Disk
     from barnabas.wire.batch import BatchHeader
@@ -153,15 +155,20 @@ def _base_offset(path: str) -> int:
     return int(digits) if digits.isdigit() else 0
 
 
+def _entries(disk: Disk, path: str, entry: Struct) -> Iterator[tuple[int, int]]:
+    """Read up to the first zeros: Kafka makes an open index larger than it is."""
+    return takewhile(any, read_entries(disk.open(path), entry))
+
+
 def _dump_offset_index(disk: Disk, path: str) -> Iterator[Row]:
     base = _base_offset(path)
-    for relative_offset, position in read_entries(disk.open(path), OFFSET_ENTRY):
+    for relative_offset, position in _entries(disk, path, OFFSET_ENTRY):
         yield {"kind": "offset_entry", "offset": base + relative_offset, "position": position}
 
 
 def _dump_time_index(disk: Disk, path: str) -> Iterator[Row]:
     base = _base_offset(path)
-    for timestamp, relative_offset in read_entries(disk.open(path), TIME_ENTRY):
+    for timestamp, relative_offset in _entries(disk, path, TIME_ENTRY):
         yield {"kind": "time_entry", "timestamp": timestamp, "offset": base + relative_offset}
 
 

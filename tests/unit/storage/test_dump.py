@@ -88,6 +88,9 @@ def test_indexes():
     assert all(row["position"] > 0 for row in offsets)
     times = rows(disk, "00000000000000000000.timeindex")
     assert times[-1] == {"kind": "time_entry", "timestamp": NOW + 2, "offset": 5}
+    file = disk.open(f"{DIRECTORY}/00000000000000000000.timeindex")
+    file.truncate(1200)  # as Kafka leaves it when it is killed
+    assert rows(disk, "00000000000000000000.timeindex") == times
 
 
 def base_settings():
