@@ -51,8 +51,6 @@ class Compaction:
             BackgroundCleaner, node.world.disk, node.world.background
         )
         self._lanes: dict[int, Cleaner] = {}
-        #: Logs that are being cleaned.
-        self._busy: dict[TopicPartition, None] = {}
         #: Logs that cannot be, by key: the replica, so that a new one of the same name counts anew.
         self._uncleanable: dict[TopicPartition, Replica] = {}
         self._swapping = 0
@@ -106,7 +104,7 @@ class Compaction:
             if found is None:
                 return
             replica, dirtiness = found
-            self._busy[replica.key] = None
+            self._node.claims.take(replica.key)
             try:
                 yield from self._clean(cleaner, replica, dirtiness)
             except BatchError as problem:
@@ -116,7 +114,7 @@ class Compaction:
                 self._on_failure(replica, problem)
                 return  # tried again after a pause
             finally:
-                del self._busy[replica.key]
+                self._node.claims.give(replica.key)
 
     def _on_failure(self, replica: Replica, problem: OSError | CleanerGone) -> None:
         if self._stopped or replica.offline:
@@ -149,14 +147,9 @@ class Compaction:
             replica.log.config.compact
             and not replica.offline
             and not replica.log.is_broken
-            and replica.key not in self._busy
-            and not self._node.moves.is_moving(replica.key)
+            and not self._node.claims.is_taken(replica.key)
             and self._uncleanable.get(replica.key) is not replica
         )
-
-    def is_busy(self, key: TopicPartition) -> bool:
-        """Tell whether a log is being cleaned."""
-        return key in self._busy
 
     def measure(self, replica: Replica, now_ms: int) -> Dirtiness:
         """Tell how dirty a log is; also for who wants to show it."""

@@ -10,7 +10,6 @@ done for each is kept short.
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Start
     from barnabas.core.fetch_session import Wanted
-
-logger = logging.getLogger(__name__)
 
 
 class Reading:
@@ -146,8 +143,7 @@ class Look:
             replica.on_disk_error(problem, "read")
             return ErrorCode.KAFKA_STORAGE_ERROR
         except BatchError as problem:
-            logger.error("%s is damaged at %d: %s", replica.key, wanted.fetch_offset, problem)
-            return ErrorCode.CORRUPT_MESSAGE
+            return replica.on_damage(problem)
         reading.records = found
         self._room -= found.size
         self.size_bytes += found.size

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.model.ids import TopicId, TopicPartition
+from barnabas.model.ids import Offset, TopicId, TopicPartition
 from barnabas.storage.directory import Contents, LogDirectory, partition_of_future
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _keep_one(
     start_offset = max(directory.log_start_offsets.get(key, 0) for directory in both)
     node.world.disk.remove_tree(other.rename_for_delete(key))
     if start_offset:
-        kept.log_start_offsets[key] = start_offset
+        kept.log_start_offsets[key] = Offset(start_offset)
     log.warning(
         "%s was in two directories: kept %s up to offset %d, removed %s up to %d",
         key, kept.path, max(ends), other.path, min(ends),

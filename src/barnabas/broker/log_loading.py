@@ -147,10 +147,17 @@ def _take(queue: deque[_ToOpen]) -> list[_ToOpen]:
 
 def _report(replica: Replica) -> None:
     report = replica.log.recovery
+    for lost in report.lost:
+        log.critical("%s: %s", replica.key, lost)
     if report.cut_bytes:
         log.warning(
-            "%s: cut %d bytes after offset %d that were no whole, valid batches",
-            replica.key, report.cut_bytes, replica.log.log_end_offset,
+            "%s: cut %d bytes that were no whole, valid batches: records from offset %d on are lost, if there were any (%s)",
+            replica.key, report.cut_bytes, replica.log.log_end_offset, report.cut_reason,
+        )  # fmt: skip
+    if report.removed_segments:
+        log.critical(
+            "%s: segments %s lay behind that and are in quarantine",
+            replica.key, ", ".join(map(str, report.removed_segments)),
         )  # fmt: skip
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: How long to wait for the cleaner to be done with a log.
+#: How long to wait for a cleaning or a repair to end.
 BUSY_WAIT_MS: Final = 100
 
 
@@ -141,7 +141,7 @@ class LogMoves:
     def _run(self, move: Move) -> Task[None]:
         yield self._copying.take
         try:
-            source = yield from self._copy(move)
+            source = yield from self._copy_alone(move)
         except SourceError as error:
             move.replica.on_disk_error(error.problem, "copy")
         except OSError as problem:
@@ -156,13 +156,21 @@ class LogMoves:
             self._copying.give()
         yield from self._clear(move)
 
+    def _copy_alone(self, move: Move) -> Task[LogDirectory | None]:
+        claims, key = self._node.claims, move.replica.key
+        while not claims.take(key):
+            if not self._is_wanted(move):
+                return None
+            yield partial(self._node.pause, BUSY_WAIT_MS)
+        try:
+            return (yield from self._copy(move))
+        finally:
+            claims.give(key)
+
     def _copy(self, move: Move) -> Task[LogDirectory | None]:
         """Copy until the log has moved; the directory that it left, None if the move is not wanted any more."""
         node, replica = self._node, move.replica
         while self._is_wanted(move):
-            if node.upkeep.compaction.is_busy(replica.key):
-                yield partial(self._pause, BUSY_WAIT_MS)
-                continue
             if move.relocation is None:
                 make = partial(move.directory.make_future, replica.key, TopicId(replica.topic.id))
                 folder = yield partial(node.directory_jobs.run, make)
@@ -172,20 +180,12 @@ class LogMoves:
             if job is None:
                 return self._exchange(move, move.relocation)
             copied = yield partial(node.world.background.run, job)
-            yield partial(self._pause, self._throttle_ms(copied))
+            yield partial(node.pause, self._throttle_ms(copied))
         return None
 
     def _throttle_ms(self, copied_bytes: int) -> int:
         rate = self._node.config.get_int("replica.alter.log.dirs.io.max.bytes.per.second")
         return copied_bytes * 1000 // max(1, rate)
-
-    def _pause(self, delay_ms: int, done: Done) -> None:
-        world = self._node.world
-        if delay_ms <= 0:
-            done(None, None)
-        else:
-            deadline_ms = world.clock.monotonic_ms() + delay_ms
-            world.timers.call_at(deadline_ms, lambda: done(None, None))
 
     # Exchanging
 

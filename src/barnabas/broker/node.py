@@ -17,11 +17,13 @@ from barnabas.broker.batch_check import OPENED_AT_ONCE
 from barnabas.broker.call import Call
 from barnabas.broker.coordinators import Coordinators
 from barnabas.broker.directory_jobs import DirectoryJobs
+from barnabas.broker.log_claims import LogClaims
 from barnabas.broker.log_moves import LogMoves
 from barnabas.broker.metrics import Metrics
 from barnabas.broker.outcomes import NO_REPLY, CloseLink
 from barnabas.broker.placement import Placement
 from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.repairs import Repairs
 from barnabas.broker.repeats import Staging
 from barnabas.broker.replicas import Replicas
 from barnabas.broker.tasks import drive
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.dispatch import Api
     from barnabas.broker.replicas import Replica
-    from barnabas.broker.tasks import Task
+    from barnabas.broker.tasks import Done, Task
     from barnabas.core.waiting import Waiter
     from barnabas.model.config.broker_config import BrokerConfig
     from barnabas.model.config.log_config import LogConfig
@@ -68,7 +70,10 @@ class Node:
         self.cluster_id = ""
         self.topics = Topics()
         self.metrics = Metrics()
-        self.replicas = Replicas(world, self.metrics)
+        #: Who is exchanging the segments of a log.
+        self.claims = LogClaims()
+        self.repairs = Repairs(self)
+        self.replicas = Replicas(world, self.metrics, self.repairs.request)
         #: Produce requests of this turn that are written together.
         self.staging = Staging(
             world.clock, self.metrics, config.get_int("socket.request.max.bytes")
@@ -178,6 +183,14 @@ class Node:
         if known is not None and 0 <= index < len(known.partitions):
             return ErrorCode.KAFKA_STORAGE_ERROR  # its log could not be opened
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def pause(self, delay_ms: int, done: Done) -> None:
+        """Let a task go on after a while: `yield partial(node.pause, delay_ms)`; at once for 0."""
+        if delay_ms <= 0:
+            done(None, None)
+            return
+        deadline_ms = self.world.clock.monotonic_ms() + delay_ms
+        self.world.timers.call_at(deadline_ms, lambda: done(None, None))
 
     def served_versions(self) -> list[tuple[int, int, int]]:
         """Tell which APIs are served: (key, lowest, highest version)."""

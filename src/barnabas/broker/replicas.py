@@ -16,6 +16,7 @@ from barnabas.core.epochs import EpochEntry, LeaderEpochs
 from barnabas.core.waiting import Waiting
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.storage.segment import DamagedBatch
 from barnabas.wire.batch import LOG_OVERHEAD
 
 if TYPE_CHECKING:
@@ -29,8 +30,12 @@ if TYPE_CHECKING:
     from barnabas.ports import Background, Clock, World
     from barnabas.storage.directory import LogDirectory
     from barnabas.storage.log import Log
-    from barnabas.wire.batch import BatchHeader
+    from barnabas.wire.batch import BatchError, BatchHeader
+    from barnabas.wire.compression import CompressionError
     from barnabas.wire.control_batch import EndMarker
+
+    #: Told of a replica and the base offset of a segment in it.
+    OnDamage = Callable[["Replica", int], None]
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +49,8 @@ class Replica:
     """One hosted partition."""
 
     __slots__ = (
-        "_background", "_clock", "_flush_running", "_flush_waiters", "_on_failure", "_passing_errors", "_stable_key", "_told_stable_offset",
-        "_undecided_bytes", "_waiting", "config", "directory", "key", "log", "metrics", "offline", "state", "topic",
+        "_background", "_clock", "_flush_running", "_flush_waiters", "_on_damage", "_on_failure", "_passing_errors", "_stable_key",
+        "_told_stable_offset", "_undecided_bytes", "_waiting", "config", "directory", "key", "log", "metrics", "offline", "state", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +70,7 @@ class Replica:
         self._background: Background | None = None
         self._clock: Clock | None = None
         self._on_failure: Callable[[LogDirectory, OSError], None] | None = None
+        self._on_damage: OnDamage | None = None
         self._passing_errors: PassingErrors | None = None
         self.metrics = TopicMetrics()
         self._stable_key = stable_key(*self.key)
@@ -78,10 +84,12 @@ class Replica:
         world: World,
         metrics: TopicMetrics,
         on_failure: Callable[[LogDirectory, OSError], None],
+        on_damage: OnDamage,
         passing_errors: PassingErrors,
     ) -> None:
         """Join the node: whom to tell of new bytes, where fsync runs, what counts, whom to tell of a disk's errors."""
         self._on_failure = on_failure
+        self._on_damage = on_damage
         self._passing_errors = passing_errors
         self._waiting = waiting
         self._background = world.background
@@ -196,6 +204,15 @@ class Replica:
             assert self._on_failure is not None
             self._on_failure(self.directory, problem)
 
+    def on_damage(self, problem: BatchError | CompressionError) -> ErrorCode:
+        """Have what cannot be read repaired; what to answer meanwhile: clients try again after it."""
+        log.error("%s is damaged: %s", self.key, problem)
+        if not isinstance(problem, DamagedBatch):
+            return ErrorCode.CORRUPT_MESSAGE
+        assert self._on_damage is not None
+        self._on_damage(self, problem.base_offset)
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
     @property
     def is_flushing(self) -> bool:
         """Tell whether a sync is under way."""
@@ -252,10 +269,11 @@ def _nothing() -> None:
 class Replicas:
     """All of them, by topic name and partition number."""
 
-    __slots__ = ("_by_topic", "_metrics", "_passing_errors", "_world", "waiting")
+    __slots__ = ("_by_topic", "_metrics", "_on_damage", "_passing_errors", "_world", "waiting")
 
-    def __init__(self, world: World, metrics: Metrics) -> None:
-        """Start with none."""
+    def __init__(self, world: World, metrics: Metrics, on_damage: OnDamage) -> None:
+        """Start with none; `on_damage` is told of a segment that somebody could not read."""
+        self._on_damage = on_damage
         self._world = world
         self._metrics = metrics
         self._by_topic: dict[str, dict[int, Replica]] = {}
@@ -284,7 +302,9 @@ class Replicas:
         """Host one more."""
         topic = replica.key.topic
         metrics = self._metrics.by_topic[topic]
-        replica.attach(self.waiting, self._world, metrics, self.take_offline, self._passing_errors)
+        replica.attach(
+            self.waiting, self._world, metrics, self.take_offline, self._on_damage, self._passing_errors
+        )  # fmt: skip
         # Its directory may have failed while it was being opened.
         replica.offline = replica.offline or not replica.directory.is_online
         partitions = self._by_topic.setdefault(topic, {})

@@ -34,6 +34,7 @@ def release_waiting(node: Node) -> None:
 def stop(node: Node) -> Task[None]:
     """Sync and close every log, write the checkpoints, mark the directories clean."""
     yield node.moves.stop
+    yield node.repairs.stop
     yield node.upkeep.compaction.stop
     replicas = list(node.replicas)
     flushing = [replica.flush for replica in replicas if replica.is_flushing]

@@ -107,8 +107,7 @@ def _look_up(
         replica.on_disk_error(problem, "read")
         return _failed(asked.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
     except (BatchError, CompressionError) as problem:
-        log.error("%s: cannot search by time: %s", replica.key, problem)
-        return _failed(asked.partition_index, ErrorCode.CORRUPT_MESSAGE)
+        return _failed(asked.partition_index, replica.on_damage(problem))
     return _found(asked.partition_index, found)
 
 

@@ -285,5 +285,5 @@ def test_damage_in_one_partition_is_told_there(kit):
     for position in range(8, 12):  # the first batch's length: the others cannot be found any more
         kit.disk.flip(f"{DATA}/t-0/00000000000000000000.log", position)
     found = partitions(kit.ask(request({0: 7, 1: 7}), 12))
-    assert found[0].error_code == ErrorCode.CORRUPT_MESSAGE
+    assert found[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert bases(found[1]) == [5, 10]

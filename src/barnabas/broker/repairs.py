@@ -1,0 +1,114 @@
+"""Taking damage out of a log that is served, as soon as somebody comes upon it.
+
+Whoever reads damaged bytes gets an error that clients try again after (`Replica.on_damage`). Meanwhile the segment is made again
+without them, in the background, and takes the place of the old one; from then on readers pass over what is lost. What was
+lost is told with its offsets, and the bytes are kept (`storage/rescue.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.file_removal import remove_files_later
+from barnabas.broker.tasks import drive
+from barnabas.storage.rescue import Place, rescue
+
+if TYPE_CHECKING:
+    from barnabas.broker.node import Node
+    from barnabas.broker.replicas import Replica
+    from barnabas.broker.tasks import Done, Task
+    from barnabas.model.ids import TopicPartition
+    from barnabas.storage.cleaned_segment import CleanedSegment
+
+log = logging.getLogger(__name__)
+
+#: How long to wait for a cleaning or a move to end.
+BUSY_WAIT_MS: Final = 100
+
+
+class Repairs:
+    """See the module. One at a time for each log; what is found meanwhile is found again."""
+
+    def __init__(self, node: Node) -> None:
+        """Begin with none."""
+        self._node = node
+        self._busy: dict[TopicPartition, None] = {}
+        self._stopped = False
+        self._waiters: list[Done] = []
+
+    def request(self, replica: Replica, base_offset: int) -> None:
+        """Repair the segment with this base offset, if nobody does."""
+        if replica.key in self._busy or self._stopped:
+            return
+        self._busy[replica.key] = None
+        drive(self._run(replica, base_offset), partial(self._on_end, replica))
+
+    def stop(self, done: Done) -> None:
+        """Begin nothing more, and answer when no log is changing."""
+        self._stopped = True
+        self._waiters.append(done)
+        self._tell_waiters()
+
+    def _tell_waiters(self) -> None:
+        if self._stopped and not self._busy:
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                waiter(None, None)
+
+    def _on_end(self, replica: Replica, _result: None, problem: BaseException | None) -> None:
+        del self._busy[replica.key]
+        if isinstance(problem, OSError):
+            replica.on_disk_error(problem, "repair")
+        elif problem is not None:
+            log.error("%s: repairing it failed", replica.key, exc_info=problem)
+        self._tell_waiters()
+
+    def _run(self, replica: Replica, base_offset: int) -> Task[None]:
+        claims = self._node.claims
+        while not claims.take(replica.key):
+            if not self._is_wanted(replica):
+                return
+            yield partial(self._node.pause, BUSY_WAIT_MS)
+        try:
+            yield from self._repair(replica, base_offset)
+        finally:
+            claims.give(replica.key)
+
+    def _is_wanted(self, replica: Replica) -> bool:
+        is_hosted = self._node.replicas.get(*replica.key) is replica
+        return is_hosted and not replica.offline and not self._stopped
+
+    def _repair(self, replica: Replica, base_offset: int) -> Task[None]:
+        log_, world = replica.log, self._node.world
+        if not self._is_wanted(replica):
+            return
+        if log_.segments[-1].base_offset == base_offset:
+            log_.roll(world.clock.now_ms())  # closed segments alone can be exchanged
+        ends = [
+            following.base_offset
+            for segment, following in pairwise(log_.segments)
+            if segment.base_offset == base_offset
+        ]
+        if not ends:
+            return  # dropped since
+        place = Place(log_.directory, base_offset, ends[0], ends[0])
+        job = partial(
+            rescue, world.disk, place,
+            index_interval_bytes=log_.config.index_interval_bytes, may_have_gaps=log_.may_have_gaps,
+        )  # fmt: skip
+        cleaned, lost = yield partial(world.background.run, job)
+        if (yield from self._swap(replica, cleaned)):
+            for one in lost:
+                log.critical("%s: %s", replica.key, one)
+
+    def _swap(self, replica: Replica, cleaned: CleanedSegment) -> Task[bool]:
+        world, log_ = self._node.world, replica.log
+        job = log_.plan_swap(cleaned, world.clock.now_ms())
+        if job is None:
+            return False  # dropped since; the next start removes the new files
+        yield partial(world.background.run, job.run)
+        remove_files_later(world, log_.on_swapped(job), log_.config.file_delete_delay_ms)
+        return True
