@@ -47,8 +47,9 @@ if TYPE_CHECKING:
 OFFSET_COMMIT: Final = 8
 _UNLIMITED: Final = 0x7FFFFFFFFFFFFFFF
 _LONG: Final = Struct(">q")
-_TIMESTAMPS: Final = Struct(">qq")
-_CRC: Final = Struct(">I")
+_PUT: Final = _LONG.pack_into
+_PUT_TIMESTAMPS: Final = Struct(">qq").pack_into
+_PUT_CRC: Final = Struct(">I").pack_into
 #: Encoding marks in place of offsets and times shows where they stand: numbers from this one on.
 _MARK: Final = 0x7A7B_7C7D_0000_0000
 
@@ -75,13 +76,13 @@ class BatchForm:
     def fill(self, offsets: Sequence[int], now_ms: int) -> tuple[memoryview, BatchHeader]:
         """Make the batch of these offsets, committed now."""
         batch = bytearray(self._bytes)
-        for at, offset in zip(self._offsets_at, offsets, strict=True):
-            _LONG.pack_into(batch, at, offset)
-        for at in self._times_at:
-            _LONG.pack_into(batch, at, now_ms)
-        _TIMESTAMPS.pack_into(batch, TIMESTAMPS_AT, now_ms, now_ms)
+        for place, offset in zip(self._offsets_at, offsets, strict=True):
+            _PUT(batch, place, offset)
+        for place in self._times_at:
+            _PUT(batch, place, now_ms)
+        _PUT_TIMESTAMPS(batch, TIMESTAMPS_AT, now_ms, now_ms)
         view = memoryview(batch)
-        _CRC.pack_into(batch, CRC_AT, crc32c(view[CRC_START:]))
+        _PUT_CRC(batch, CRC_AT, crc32c(view[CRC_START:]))
         return view, read_header(batch)
 
 

@@ -30,6 +30,7 @@ from barnabas.wire.batch import (
 )
 from barnabas.wire.compression import Codec
 from barnabas.wire.primitives import uvarint
+from barnabas.wire.record_survey import is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -105,7 +106,7 @@ class ProduceLane:
         header = read_header(view, start)
         (
             base_offset, length, _epoch, magic, crc, attributes, last_delta,
-            _base_timestamp, max_timestamp, producer_id, _producer_epoch, _sequence, count,
+            base_timestamp, max_timestamp, producer_id, _producer_epoch, _sequence, count,
         ) = header  # fmt: skip
         if (
             replica.offline
@@ -123,9 +124,15 @@ class ProduceLane:
         ):
             return None
         batch = view[start:stop]
-        seen = look_now(batch, header, self._unpacker)
-        if seen is None or seen.latest_ms != max_timestamp or (seen.earliest_ms or 0) < 0:
-            return None
+        if (
+            count != 1
+            or attributes
+            or not 0 <= base_timestamp == max_timestamp
+            or not is_plain(batch[HEADER_SIZE:])
+        ):
+            seen = look_now(batch, header, self._unpacker)
+            if seen is None or seen.latest_ms != max_timestamp or (seen.earliest_ms or 0) < 0:
+                return None
         if producer_id != NO_PRODUCER_ID:
             staging.write()  # what came before moves the sequence by which this one is judged
             if not self._is_next(header):

@@ -276,16 +276,17 @@ class ShardHost(Generic[ShardType]):
         if replica.offline or code:
             return [code or ErrorCode.KAFKA_STORAGE_ERROR] * len(run)
         codes = []
+        metrics = replica.metrics
         offsets = replica.append_run([(data, header) for _, data, header in run], now_ms)
         assert replica.state.high_watermark == replica.log.log_end_offset, "the only replica"
         for (result, data, _), offset in zip(run, offsets, strict=True):
             if offset.__class__ is ErrorCode:
                 codes.append(offset)
                 continue
-            replica.metrics.messages_in += len(result.records)
-            replica.metrics.bytes_in += len(data)
+            metrics.messages_in += len(result.records)
+            metrics.bytes_in += len(data)
             self._replay(hosted.shard, result, offset)
-            codes.append(ErrorCode.NONE)
+            codes.append(code)
         return codes
 
     # Time

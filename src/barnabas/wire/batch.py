@@ -178,14 +178,7 @@ def headers(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
 
 def records_fit(batch: memoryview, header: BatchHeader) -> bool:
     """Tell whether an uncompressed batch holds exactly the records that its header counts."""
-    end = header.batch_length + LOG_OVERHEAD
-    if header.record_count == 1 and end > HEADER_SIZE + MIN_RECORD_SIZE:
-        # As below, in a third of the time: producers without linger send nothing else.
-        low, high = batch[HEADER_SIZE], batch[HEADER_SIZE + 1]
-        if low < 0x80:
-            return low == 2 * (end - HEADER_SIZE - 1)
-        if high < 0x80:
-            return (high << 7) + low - 0x80 == 2 * (end - HEADER_SIZE - 2)
+    end = header.size
     return _step_over(batch, HEADER_SIZE, end, end, header.record_count) == (end, 0)
 
 

@@ -336,26 +336,37 @@ def _after_headers(data: Bytes, position: int) -> int:
     return position
 
 
+def is_plain(data: Bytes) -> bool:
+    """Tell whether this is one record, usual, without headers and of its batch's time: producers without linger send these."""
+    return _key_of_plain(data) >= 0
+
+
 def _survey_one(data: Bytes, base_ms: int) -> Survey | None:
-    """Look at the only record of a batch if it is usual, without headers and of the batch's time: one without linger sends these."""
+    """Look at the only record of a batch if it is plain."""
+    key = _key_of_plain(data)
+    return None if key < 0 or base_ms < 0 else Survey(base_ms, base_ms, bool(key & 1))
+
+
+def _key_of_plain(data: Bytes) -> int:
+    """Return what stands for the length of the key in a plain record; -1 if it is none."""
     try:
         at, length, end = 1, data[0], len(data)
         if length >= 0x80:
             at, length = 2, length + (data[1] - 1 << 7)
         _attributes, delta, offset, key = _HEAD(data, at)
-        is_usual = end - at << 1 == length <= _SHORT_MAX and not (delta or offset or base_ms < 0)
+        if end - at << 1 != length or length > _SHORT_MAX or delta or offset or key > _BYTE_MAX:
+            return -1
         at += 4 if key & 1 else 4 + (key >> 1)
         size = data[at]
         if size < 0x80:
             at += 1 if size & 1 else 1 + (size >> 1)
+        elif size & 1:
+            return -1
         else:
             at += 2 + (size + (data[at + 1] - 1 << 7) >> 1)
-            is_usual = is_usual and not size & 1
-        if is_usual and key <= _BYTE_MAX and at + 1 == end and not data[at]:
-            return Survey(base_ms, base_ms, bool(key & 1))
+        return key if at + 1 == end and not data[at] else -1
     except (IndexError, struct.error):
-        pass
-    return None
+        return -1
 
 
 def _bounds(base_ms: int, deltas: set[int]) -> tuple[int | None, int]:

@@ -142,14 +142,6 @@ def test_the_walk_over_few_lengths_in_any_order(sizes, lie):
     assert batch.content_fits(content, len(sizes) + lie) == (lie == 0)
 
 
-@given(st.integers(0, 300), st.integers(0, 3), st.integers(0, 255))
-def test_one_record_is_stepped_over_as_any_are(size, at, byte):
-    built = memoryview(build([Record(0, 0, None, b"x" * size)]))
-    content = built[batch.HEADER_SIZE :]
-    content[at] = byte
-    assert batch.records_fit(built, read_header(built)) == batch.content_fits(content, 1)
-
-
 def test_a_run_that_ends_outside_of_the_batch_is_no_run():
     built = build([Record(i, 0, None, b"x" * 20) for i in range(50)])
     short = memoryview(built)[: len(built) - 1]

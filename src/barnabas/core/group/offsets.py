@@ -93,17 +93,17 @@ class Offsets:
             else wall_ms + request.retention_time_ms
         )
         records: list[Record] = []
-        reply = CommitReply()
+        topics = []
         for topic in request.topics:
             codes: list[tuple[int, ErrorCode]] = []
             for one in topic.partitions:
                 if _is_longer(one.metadata, self._settings.offset_metadata_max_bytes):
                     codes.append((one.partition, ErrorCode.OFFSET_METADATA_TOO_LARGE))
                 else:
-                    codes.append((one.partition, ErrorCode.NONE))
+                    codes.append((one.partition, code))
                     records.append(_record(request.group_id, topic, one, wall_ms, expire_ms))
-            reply.topics.append((topic.name, codes))
-        return Result(records, [(ticket, reply)], producer=request.producer)
+            topics.append((topic.name, codes))
+        return Result(records, [(ticket, CommitReply(code, topics))], producer=request.producer)
 
     def _validate_commit(self, request: CommitRequest, now_ms: int) -> ErrorCode:
         if request.producer is not None:
