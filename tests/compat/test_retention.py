@@ -4,7 +4,9 @@ import time
 
 import pytest
 from compat.apache_kafka import Kafka
-from confluent_kafka import Producer, TopicPartition
+from compat.test_cli import Tool
+from compat.wire_client import WireClient
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -16,6 +18,9 @@ from confluent_kafka.admin import (
 )
 
 import barnabas
+from barnabas.model.errors import ErrorCode
+from barnabas.wire.batch import Record, build
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 PATIENCE_S = 90
 HOUR_MS = 3_600_000
@@ -36,6 +41,10 @@ HISTORIES = {
         {**ROLLS, "segment.ms": "100000000"}, [3 * HOUR_MS, 2 * HOUR_MS, 1000], [0],
     ),
     "from-the-future": (ROLLS, [3 * HOUR_MS, -HOUR_MS // 2, -HOUR_MS // 2 - 1000], [5, 10]),
+    "an-old-one-behind-the-future": (
+        {**ROLLS, "segment.ms": "100000000", "internal.segment.bytes": "1100"},
+        [3 * HOUR_MS, -HOUR_MS // 2, 3 * HOUR_MS, 3 * HOUR_MS], [5, 10, 15],
+    ),
     "for-ever": ({**ROLLS, "retention.ms": "-1"}, [3 * HOUR_MS, 2 * HOUR_MS], [0, 5]),
     "by-size": (
         {**ROLLS, "retention.ms": "-1", "retention.bytes": "2500"},
@@ -51,6 +60,7 @@ HISTORIES = {
     "compacted-only": ({**ROLLS, "cleanup.policy": "compact"}, [3 * HOUR_MS, 2 * HOUR_MS], None),
     "no-policy": ({**ROLLS, "cleanup.policy": ""}, [3 * HOUR_MS, 2 * HOUR_MS], [0, 5]),
 }  # fmt: skip
+UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 #: Made last: once its segments have gone, the others have been looked at.
 LAST = "last"
 
@@ -63,12 +73,26 @@ def kafka(tmp_path_factory):
         yield kafka
 
 
+def _produce(topic, number, timestamp):
+    """One batch of five records, about a kilobyte."""
+    records = [Record(at, timestamp, b"%d" % (number * 5 + at), b"x" * 180, ()) for at in range(5)]
+    data = PartitionProduceData(index=0, records=build(records))
+    return ProduceRequest(
+        acks=-1, timeout_ms=10_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
+    )
+
+
+def _code(response):
+    return response.responses[0].partition_responses[0].error_code
+
+
 class Side:
     """One of the two brokers."""
 
-    def __init__(self, bootstrap, data, now_ms):
+    def __init__(self, bootstrap, data, now_ms, config_home):
+        self.tool = Tool(bootstrap, config_home)
         self.admin = AdminClient({"bootstrap.servers": bootstrap})
-        self.producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
+        self.bootstrap = bootstrap
         self.data = data
         self.now_ms = now_ms
 
@@ -76,11 +100,14 @@ class Side:
         """Write everything before anything may go."""
         held_back = {**settings, "retention.ms": "-1", "retention.bytes": "-1"}
         self.admin.create_topics([NewTopic(topic, 1, config=held_back)])[topic].result()
-        for batch, age_ms in enumerate(ages_ms):
-            for record in range(5):
-                key, value = b"%d" % (batch * 5 + record), b"x" * 180
-                self.producer.produce(topic, value, key, timestamp=self.now_ms - age_ms)
-            assert self.producer.flush(30) == 0
+        client = WireClient(self.bootstrap)
+        for number, age_ms in enumerate(ages_ms):
+            request = _produce(topic, number, self.now_ms - age_ms)
+            while (code := _code(client.ask(request, 9))) in UNKNOWN:
+                continue  # a broker that has not heard yet what it leads
+            assert code == ErrorCode.NONE
+        client.close()
+        assert self.bounds(topic) == (0, 5 * len(ages_ms))
 
     def let_go(self, topic, settings):
         wanted = {name: settings.get(name, "-1") for name in ("retention.ms", "retention.bytes")}
@@ -101,6 +128,14 @@ class Side:
             found += [future.result().offset for future in answer.values()]
         return tuple(found)
 
+    def show(self):
+        """What our tool says of the files, without what is not the same on both sides."""
+        described = self.tool.json("topic", "describe", *HISTORIES, "--storage")
+        stored = {topic["topic"]: topic["partitions"][0]["storage"] for topic in described}
+        for one in stored.values():
+            del one["directory"]
+        return stored
+
     def wait_for(self, topic, bases):
         deadline = time.monotonic() + PATIENCE_S
         while (found := self.bases(topic)) != bases:
@@ -119,8 +154,8 @@ class Side:
 def test_both_keep_the_same_segments(kafka, tmp_path):
     now_ms = time.time_ns() // 1_000_000
     with barnabas.Broker(data_dir=str(tmp_path / "data"), settings=OFTEN) as broker:
-        theirs = Side(kafka.address, kafka.data, now_ms)
-        ours = Side(broker.bootstrap, tmp_path / "data", now_ms)
+        theirs = Side(kafka.address, kafka.data, now_ms, tmp_path)
+        ours = Side(broker.bootstrap, tmp_path / "data", now_ms, tmp_path)
         for side in (theirs, ours):
             side.play()
         for topic, (_, ages_ms, bases) in HISTORIES.items():
@@ -129,3 +164,4 @@ def test_both_keep_the_same_segments(kafka, tmp_path):
             for side in (theirs, ours):
                 side.wait_for(topic, bases)
             assert ours.bounds(topic) == theirs.bounds(topic) == (bases[0], 5 * len(ages_ms))
+        assert ours.show() == theirs.show()

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Logs looked at between two pauses: some microseconds each.
-_PIECE: Final = 500
+#: Logs looked at between two pauses, some microseconds each.
+_PIECE: Final = 200
+#: And no longer than this: where the active segment goes, files are made.
+_PIECE_MS: Final = 5
 
 
 class Retention:
@@ -43,12 +45,16 @@ class Retention:
         """Drop what is too old or too much, in every log."""
         node, now_ms = self._node, self._read_clock()
         moved: list[tuple[Replica, list[str]]] = []
-        for number, replica in enumerate(list(node.replicas), 1):
+        clock = node.world.clock
+        since_ms, looked_at = clock.monotonic_ms(), 0
+        for replica in list(node.replicas):
             reasons = self._move_start(replica, now_ms)
             if reasons:
                 moved.append((replica, reasons))
-            if number % _PIECE == 0:
+            looked_at += 1
+            if looked_at >= _PIECE or clock.monotonic_ms() - since_ms >= _PIECE_MS:
                 yield self._pause
+                since_ms, looked_at = clock.monotonic_ms(), 0
         for directory in node.directories:
             here = [one for one in moved if one[0].directory is directory]
             if here:

@@ -20,7 +20,7 @@ from barnabas.wire.batch import BatchError
 
 if TYPE_CHECKING:
     from barnabas.model.config import LogConfig
-    from barnabas.ports import Disk
+    from barnabas.ports import Disk, File
     from barnabas.storage.index import Index
 
 
@@ -71,16 +71,28 @@ class StoredLog(LogReader):
 
 def _look_at(disk: Disk, directory: str, base_offset: int) -> Segment:
     log, offsets, times = (
-        disk.open(f"{directory}/{file_name(base_offset, suffix)}")
+        _open(disk, f"{directory}/{file_name(base_offset, suffix)}")
         for suffix in (LOG, OFFSET_INDEX, TIME_INDEX)
     )
+    if log is None:
+        raise FileNotFoundError(f"segment {base_offset} of {directory} has gone")
     aborted = TransactionIndex(disk, f"{directory}/{file_name(base_offset, TXN_INDEX)}")
-    segment = Segment(base_offset, (log, offsets, times), aborted, created_ms=0, jitter_ms=0)
+    # Kafka makes an index with its first entry. One that is not there is never read: any file will do.
+    files = (log, offsets or log, times or log)
+    segment = Segment(base_offset, files, aborted, created_ms=0, jitter_ms=0)
     segment.size = log.size()
-    for index in (segment.offset_index, segment.time_index):
-        index.load(_count_entries(index) * index.entry_bytes)
+    for file, index in ((offsets, segment.offset_index), (times, segment.time_index)):
+        if file is not None:
+            index.load(_count_entries(index) * index.entry_bytes)
     _find_largest(segment)
     return segment
+
+
+def _open(disk: Disk, path: str) -> File | None:
+    try:
+        return disk.open(path)
+    except FileNotFoundError:
+        return None
 
 
 def _count_entries(index: Index) -> int:

@@ -252,3 +252,19 @@ def test_compacted_logs_that_are_deleted_from_go_too():
     kit.advance(62_000)
     assert bounds(kit) == (30, 30)
     assert bounds(kit, "c") == (0, 30)
+
+
+@pytest.mark.parametrize("backoff_ms", range(56_000, 62_000, 1500))
+def test_segments_may_go_while_they_are_being_compacted(backoff_ms, caplog):
+    kit = new_kit(log_cleaner_backoff_ms=str(backoff_ms))
+    kit.create("t", **{**TOPIC, "cleanup_policy": "compact,delete"})
+    fill(kit)
+    kit.machine.slow_down(2_000_000)
+    with caplog.at_level(logging.WARNING, "barnabas"):
+        kit.advance(90_000)
+    kit.machine.slow_down(3000)
+    assert bounds(kit) == (30, 30)
+    assert files(kit) == [f"{30:020d}.log"]
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+    kit.crash(Crash.POWER)
+    assert bounds(kit) == (30, 30)

@@ -93,11 +93,21 @@ def test_a_folder_without_segments(disk):
         look(disk)
 
 
-def test_a_segment_that_goes_away_meanwhile(disk):
+def test_a_segment_that_goes_away_meanwhile(disk, monkeypatch):
     filled(disk)
-    disk.remove(f"{DIRECTORY}/{0:020d}.timeindex")
-    with pytest.raises(FileNotFoundError):
+    names = disk.list(DIRECTORY)
+    disk.remove(f"{DIRECTORY}/{0:020d}.log")
+    monkeypatch.setattr(disk, "list", lambda _path: names)
+    with pytest.raises(FileNotFoundError, match="has gone"):
         look(disk)
+
+
+def test_an_index_that_kafka_has_not_made_yet(disk):
+    log = filled(disk)
+    active = log.segments[-1]
+    for suffix in (".index", ".timeindex"):
+        disk.remove(f"{DIRECTORY}/{active.base_offset:020d}{suffix}")
+    assert facts(look(disk, end=log.log_end_offset)) == facts(log)
 
 
 def test_damage_at_the_start_hides_the_oldest_time(disk):
