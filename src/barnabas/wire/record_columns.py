@@ -10,12 +10,14 @@ Invariant: what is told to be right is what a walk would take. There may be more
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final
 
 #: Records compared at once at most.
 RUN_MAX: Final = 1024
 #: Of a timestamp delta, and the attributes before it: eleven hours are what these hold.
 TIME_BYTES_MAX: Final = 5
+#: Times that are told apart by stripping; if there are more, or they go up and down, a set is quicker.
+STRIPPED_MAX: Final = 6
 #: With more headers than this a walk is no slower.
 HEADERS_MAX: Final = 8
 
@@ -34,15 +36,9 @@ _CONTINUED: Final = bytes(range(0x80, 0x100))
 _SHORT_MAX: Final = 0x3FFF
 
 
-class Run(NamedTuple):
-    """Records of one form."""
-
-    record_count: int
-    #: Where the next record starts.
-    end: int
-    #: Of the timestamp, as they stand there.
-    deltas: set[int]
-    has_key: bool
+#: How many records are of one form, where the next one starts, all their timestamp deltas as they stand there, and whether they
+#: have keys: a plain tuple, because it is made for each run.
+Run = tuple[int, int, set[int], bool]
 
 
 def run_of(data: bytes, start: int, index: int, most: int) -> Run | None:
@@ -67,9 +63,11 @@ def run_of(data: bytes, start: int, index: int, most: int) -> Run | None:
     for at, column in enumerate(offsets, offset_at):
         if data[at:end:size] != column[:count]:
             return None
+    if not count:
+        return None
     deltas = _deltas([data[at:end:size] for at in range(time_at, offset_at)])
     has_key = not data[offset_at + len(offsets)] & 1
-    return Run(count, end, deltas, has_key) if deltas else None
+    return (count, end, deltas, has_key) if deltas else None
 
 
 def _form_of(data: bytes, start: int, offset_bytes: int) -> tuple[int, int, int, list[int]] | None:
@@ -141,7 +139,7 @@ def _deltas(columns: list[bytes]) -> set[int]:
     if not last.isascii() or any(column.translate(None, _CONTINUED) for column in lower):
         return set()
     if not lower:
-        return set(last)
+        return _distinct(last)
     rows = bytearray(4 * len(last))
     for place, column in enumerate(columns):
         rows[place::4] = column
@@ -150,3 +148,14 @@ def _deltas(columns: list[bytes]) -> set[int]:
         word & 0x7F | word >> 1 & 0x3F80 | word >> 2 & 0x1F_C000 | word >> 3 & 0xFE0_0000
         for word in words
     }
+
+
+def _distinct(column: bytes) -> set[int]:
+    """Tell which bytes there are. Times mostly go up: then bytes of one kind stand together, and are stripped at once."""
+    found = set()
+    for _ in range(STRIPPED_MAX):
+        found.add(column[-1])
+        column = column.rstrip(column[-1:])
+        if not column:
+            return found
+    return found.union(column)

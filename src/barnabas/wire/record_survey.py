@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 RUN_WORTH: Final = 16
 #: Records smaller than this are copied to be looked into: a view is slower, and has no columns.
 COPY_WORTH_BYTES: Final = 4096
-#: A large content is copied piece by piece: into memory that is near.
-PIECE_BYTES: Final = 64 * 1024
+#: A large content is copied piece by piece.
+PIECE_BYTES: Final = 1024 * 1024
 #: Timestamp deltas that are remembered at once; of more, those at the ends.
 DELTAS_MAX: Final = 1024
 #: Steps that the judge takes for a record, and for one of its headers.
@@ -134,11 +134,12 @@ class _Surveyor:
         while is_usual and index < count and effort >= 0:
             # Where records are not alike, the next run is looked for behind a block of them.
             if index == last and (run := self._find_run(data, position, index)):
-                deltas |= run.deltas
-                keys |= not run.has_key
-                position, effort = run.end, effort - RUN_WORTH
-                index += run.record_count
-                last = index if run.record_count >= RUN_WORTH else -1
+                run_count, position, times, has_key = run
+                deltas |= times
+                keys |= not has_key
+                effort -= RUN_WORTH
+                index += run_count
+                last = index if run_count >= RUN_WORTH else -1
             else:
                 first, last = index, min((index | _BLOCK - 1) + 1, count)
                 position, index, more = _walk_usual(data, position, first, last, deltas)
