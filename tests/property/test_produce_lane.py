@@ -52,7 +52,11 @@ def batch_bytes(draw):
     count = draw(st.integers(1, 4))
     value = b"v" * draw(st.sampled_from([0, 1, 100, 130, 20_000, 100_000]))
     stamp = draw(st.sampled_from([NOW_MS, NOW_MS, NOW_MS, -1, NOW_MS + 10**12]))
-    producer = draw(st.sampled_from([Producer(), Producer(), Producer(7, 0, 0), Producer(7, 0, 1)]))
+    producer = draw(
+        st.sampled_from(
+            [Producer(), Producer(), Producer(7, 0, 0), Producer(7, 0, 1), Producer(8, 0, 0)]
+        )
+    )
     records = [Record(i, stamp, None, value) for i in range(count)]
     codec = draw(st.sampled_from([Codec.NONE] * 5 + list(Codec)))
     data = bytes(batches.build(records, codec=codec, producer=producer))

@@ -134,9 +134,12 @@ class ProduceLane:
             if seen is None or seen.latest_ms != max_timestamp or (seen.earliest_ms or 0) < 0:
                 return None
         if producer_id != NO_PRODUCER_ID:
-            staging.write()  # what came before moves the sequence by which this one is judged
+            sequence = replica, producer_id
+            if sequence in staging.sequences:
+                staging.write()  # what came before moves the sequence by which this one is judged
             if not self._is_next(header):
                 return None
+            staging.sequences.add(sequence)
         return batch, header
 
     def _find_batch(self, view: memoryview, position: int, end: int) -> int:

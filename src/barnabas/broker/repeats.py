@@ -73,6 +73,7 @@ class Staging:
         "monotonic_ms",
         "now_ms",
         "request_bytes_max",
+        "sequences",
         "staged",
     )
 
@@ -83,6 +84,8 @@ class Staging:
         self.request_bytes_max = request_bytes_max
         #: Who sent it, its lane, its correlation id, and what is to be written.
         self.staged: list[tuple[Link, Lane, int, Any]] = []
+        #: Partitions and producers whose sequence moves when what is staged is written. Never gone through.
+        self.sequences: set[tuple[object, int]] = set()
         self._lanes: dict[int, dict[bytes, Lane]] = {}
         #: The time of the turn by both clocks, by which requests are judged.
         self.now_ms = self.monotonic_ms = 0
@@ -111,6 +114,7 @@ class Staging:
         staged, self.staged = self.staged, []
         if not staged:
             return
+        self.sequences.clear()
         runs: dict[object, list[Any]] = {}
         writers: list[Lane] = []
         for _, lane, _, item in staged:

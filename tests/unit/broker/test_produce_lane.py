@@ -159,6 +159,23 @@ def test_an_idempotent_producer_takes_it_and_its_repetition_does_not(peer):
     assert taken(peer, sequence(7, 9))[0] == 0
 
 
+def test_idempotent_producers_are_written_at_once_and_one_after_another_only_by_itself(peer):
+    log = peer.host.node.replicas.get("plain", 0).log
+    end = log.log_end_offset
+
+    def take(number, producer_id, sequence):
+        data = produce(number, producer=Producer(producer_id, 0, sequence))
+        return peer.link.lanes.take(memoryview(bytearray(data)), 0, len(data)) == len(data)
+
+    assert take(2, 5, 0)
+    assert take(3, 6, 0)
+    assert log.log_end_offset == end
+    assert take(4, 6, 1)
+    assert log.log_end_offset == end + 2
+    assert not take(5, 6, 1)
+    assert take(6, 5, 1)
+
+
 def test_what_two_connections_send_in_a_turn_is_written_at_once_and_each_gets_its_own_answers(peer):
     other = Other(peer)
     frames = [produce(n) for n in (2, 3)], [produce(n) for n in (71, 72)]
