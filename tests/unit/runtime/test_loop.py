@@ -105,3 +105,21 @@ def test_the_end_of_a_turn_is_told_after_its_events(loop):
     loop.run_forever()
     assert order[0] == "event"
     assert order[-1] == "end"
+
+
+def test_polling_again_makes_a_turn_without_waiting_for_events(loop):
+    turns, timers = [], []
+
+    def on_turn_end():
+        turns.append(loop.ready_count)
+        if len(turns) == 1:
+            loop.poll_again()
+        elif len(turns) == 2:
+            loop.stop()
+
+    loop.at_turn_end(on_turn_end)
+    loop.call_at(loop.clock.monotonic_ms() + 30_000, lambda: timers.append("waited for"))
+    loop.post(lambda: None)
+    loop.run_forever()
+    assert turns[:2] == [1, 0]
+    assert not timers
