@@ -37,9 +37,9 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         return self.fleet.clients.get(name)
 
     def say(self, client, request, *, lost):
-        """Send; a lost answer was acted on by the group and never heard. A client says everything after that."""
+        """Send; a lost answer was acted on by the group and never heard. A client says everything after that, or an error."""
         reply = self.fleet.machine.answer("consumer_heartbeat", request)
-        client.says_all = lost
+        client.says_all = lost or reply.error_code is not ErrorCode.NONE
         if not lost:
             client.hear(reply)
         return reply
