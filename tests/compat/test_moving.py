@@ -5,10 +5,18 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
-from compat.apache_kafka import Kafka, kafka_lib
-from confluent_kafka import Consumer, KafkaError, Producer, TopicCollection, TopicPartition
+from compat.apache_kafka import READY_TIMEOUT_S, Kafka, kafka_lib
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 import barnabas
@@ -32,6 +40,12 @@ SETTINGS = (
     "transaction.state.log.min.isr=1",
 )
 COMMITTED = 300
+COORDINATOR_TO_COME = (
+    "NOT_COORDINATOR",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "_WAIT_COORD",
+)
 LEVELS = ("read_uncommitted", "read_committed")
 
 
@@ -94,12 +108,20 @@ def write_transactions(bootstrap):
 def commit(bootstrap):
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "log_level": 0})
     position = TopicPartition("plain", 0, COMMITTED)
-    try:
-        # Asking waits until there is a coordinator, which a first commit does not.
-        consumer.committed([position], timeout=60)
-        consumer.commit(offsets=[position], asynchronous=False)
-    finally:
-        consumer.close()
+    patiently(lambda: consumer.commit(offsets=[position], asynchronous=False))
+    consumer.close()
+
+
+def patiently(call):
+    """Ask until the group's coordinator is there: a broker that has just started may not have it yet."""
+    deadline = time.monotonic() + READY_TIMEOUT_S
+    while True:
+        try:
+            return call()
+        except KafkaException as problem:
+            error = problem.args[0]
+            assert error.name() in COORDINATOR_TO_COME, error
+            assert time.monotonic() < deadline, error
 
 
 def wait_for_compaction(kafka):
@@ -161,7 +183,8 @@ def describe(bootstrap):
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     settings = admin.describe_configs(resources)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "log_level": 0})
-    (committed,) = consumer.committed([TopicPartition("plain", 0)], timeout=30)
+    positions = [TopicPartition("plain", 0)]
+    (committed,) = patiently(lambda: consumer.committed(positions, timeout=30))
     consumer.close()
     return {
         "ids": {name: str(future.result(30).topic_id) for name, future in described.items()},

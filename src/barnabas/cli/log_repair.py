@@ -62,7 +62,7 @@ def repair(directory: str, output: str, *, dry_run: bool, yes: bool) -> None:
 def _show(found: Verification, steps: Sequence[Step]) -> None:
     click.echo(summary(found), err=True)
     for step in steps:
-        click.echo(step.describe())
+        click.echo(step.describe().replace(found.view.path + "/", ""))
     if not steps:
         click.echo("nothing to repair", err=True)
 

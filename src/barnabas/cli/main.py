@@ -36,10 +36,6 @@ COMMANDS = {
         "barnabas.cli.import_kafka:import_kafka",
         "Bring the data directory of an Apache Kafka in.",
     ),
-    "import-kafka": (
-        "barnabas.cli.import_kafka:import_kafka",
-        "Bring the data directory of an Apache Kafka in.",
-    ),
     "completion": ("barnabas.cli.completion:completion", "Print the completion script of a shell."),
 }
 

@@ -32,6 +32,7 @@ from barnabas.storage.names import (
     TIME_INDEX,
     TXN_INDEX,
 )
+from barnabas.storage.segment_check import MAX_OFFSETS
 from barnabas.storage.transaction_index import decode_index
 from barnabas.storage.verify_directory import CHECKPOINTS
 from barnabas.storage.walk import MAX_UNPACKED_BYTES, LogWalk, Whole
@@ -82,8 +83,8 @@ def is_known(name: str) -> bool:
 
 
 def _dump_log(disk: Disk, path: str, *, records: bool) -> Iterator[Row]:
-    file = disk.open(path)
-    walk = LogWalk(file, deep=False)
+    file, base = disk.open(path), _base_offset(path)
+    walk = LogWalk(file, first_offset=base, end_offset=base + MAX_OFFSETS, deep=False)
     for piece in walk.pieces():
         if isinstance(piece, Whole):
             yield _batch_row(piece)
@@ -151,8 +152,9 @@ def _marker_name(key: bytes | None) -> str:
 
 
 def _base_offset(path: str) -> int:
+    """Return the offset in the name of a segment's file; 0 for other names."""
     digits = path.rpartition("/")[2].partition(".")[0]
-    return int(digits) if digits.isdigit() else 0
+    return int(digits) if digits.isascii() and digits.isdigit() else 0
 
 
 def _entries(disk: Disk, path: str, entry: Struct) -> Iterator[tuple[int, int]]:

@@ -9,7 +9,7 @@ Invariant: nothing is changed; memory is bounded by the transactions that are op
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.core.epochs import EpochEntry
 from barnabas.storage.index_check import OffsetIndexCheck, TimeIndexCheck
@@ -92,7 +92,7 @@ class Place:
 
 
 #: Relative offsets have four bytes in the indexes.
-_MAX_OFFSETS = 2**31
+MAX_OFFSETS: Final = 2**31
 
 
 def check_segment(
@@ -113,7 +113,7 @@ class _Check:
         offsets, times = self._open(OFFSET_INDEX), self._open(TIME_INDEX)
         self._offsets = OffsetIndexCheck(offsets, base) if offsets else None
         self._times = TimeIndexCheck(times, base) if times else None
-        end = place.end_offset if place.end_offset is not None else base + _MAX_OFFSETS
+        end = place.end_offset if place.end_offset is not None else base + MAX_OFFSETS
         self._walk = LogWalk(self._log, first_offset=base, end_offset=end)
         self._bad: Damaged | None = None
         self._abort_markers: dict[tuple[int, int], None] = {}
@@ -196,7 +196,7 @@ class _Check:
         if self._place.end_offset is not None:
             self._close_hole(report.size_bytes, self._place.end_offset)
         elif self._bad is not None:
-            known_end = min(self._place.known_end, self._place.base_offset + _MAX_OFFSETS)
+            known_end = min(self._place.known_end, self._place.base_offset + MAX_OFFSETS)
             self._close_hole(report.size_bytes, max(report.end_offset, known_end))
         if self._offsets is not None:
             self._offsets.finish()
