@@ -34,6 +34,7 @@ class CompactionMachine(RuleBasedStateMachine):
         self.config = compacted(segment_bytes=segment_bytes, delete_retention_ms=RETENTION)
         self.limits = CleanerLimits(memory, 0.9, buffer)
         self.written = []
+        self.end = 0
         self.clean_offset = None
         self.recovery_point = 0
         self.now = NOW
@@ -59,6 +60,7 @@ class CompactionMachine(RuleBasedStateMachine):
         head = read_all(self.log, self.log.log_end_offset - len(pairs))
         assert [(one.key, one.value) for one in head] == pairs
         self.written += head
+        self.end += len(pairs)
 
     @rule()
     def roll(self):
@@ -71,9 +73,20 @@ class CompactionMachine(RuleBasedStateMachine):
 
     @rule()
     def compact(self):
+        """As a broker does: nothing that is not flushed counts."""
         self.clean_offset = compact(
-            self.disk, self.log, clean_offset=self.clean_offset, now_ms=self.now, limits=self.limits
+            self.disk,
+            self.log,
+            clean_offset=self.clean_offset,
+            now_ms=self.now,
+            limits=self.limits,
+            stable_offset=self.log.recovery_point,
         ).stats.clean_offset
+
+    @rule()
+    def flush_and_compact(self):
+        self.flush()
+        self.compact()
 
     @rule(nth=st.integers(1, 60), power=st.booleans())
     def compact_and_crash(self, nth, power):
@@ -87,6 +100,20 @@ class CompactionMachine(RuleBasedStateMachine):
             self.disk.process_crash()
         self.disk.heal()
         self.open(clean=False)
+
+    @rule(power=st.booleans())
+    def crash(self, power):
+        """At any moment: a power loss may take what was not flushed, a kill takes nothing."""
+        flushed = self.recovery_point if power else self.end
+        (self.disk.crash if power else self.disk.process_crash)()
+        self.open(clean=False)
+        assert flushed <= self.log.log_end_offset <= self.end
+        self.end = self.log.log_end_offset
+        found = dict.fromkeys(read_all(self.log))
+        self.written = [one for one in self.written if one.offset < flushed or one in found]
+        self.reader = [one for one in self.reader if one.offset < flushed or one in found]
+        if self.clean_offset is not None:
+            self.clean_offset = min(self.clean_offset, self.end)
 
     @rule()
     def flush(self):
@@ -108,7 +135,7 @@ class CompactionMachine(RuleBasedStateMachine):
         assert state_of(found) == state_of(self.written)
         assert found == sorted(found)
         assert dict.fromkeys(found).keys() <= dict.fromkeys(self.written).keys()
-        assert self.log.log_end_offset == len(self.written)
+        assert self.log.log_end_offset == self.end
 
     @invariant()
     def a_reader_who_keeps_up_comes_to_the_same(self):

@@ -154,7 +154,9 @@ class Compaction:
     def measure(self, replica: Replica, now_ms: int) -> Dirtiness:
         """Tell how dirty a log is; also for who wants to show it."""
         clean_offset = replica.directory.cleaner_offsets.get(replica.key)
-        return measure(replica.log, clean_offset, replica.last_stable_offset, now_ms)
+        # What is not synced yet may not survive a power loss, and must not outdo what would.
+        stable_offset = min(replica.last_stable_offset, replica.log.recovery_point)
+        return measure(replica.log, clean_offset, stable_offset, now_ms)
 
     # Cleaning
 

@@ -83,6 +83,19 @@ def test_a_dirty_log_is_compacted_by_the_clock():
     assert not [name for name in kit.disk.list(f"{DATA}/t-0") if name.endswith(".deleted")]
 
 
+def test_what_is_not_synced_does_not_count():
+    """A power loss would take the newer value of a key, and compaction had taken the older one."""
+    kit = new_kit()
+    kit.create("t", **{**COMPACT, "flush_messages": str(1 << 40)})
+    fill(kit)
+    replica = kit.node.replicas.get("t", 0)
+    compaction, now_ms = kit.node.upkeep.compaction, kit.node.world.clock.now_ms()
+    replica.log.recovery_point = 4
+    assert compaction.measure(replica, now_ms).end_offset <= 4
+    replica.log.recovery_point = 10
+    assert compaction.measure(replica, now_ms).end_offset == 8
+
+
 def test_a_log_is_left_alone_until_enough_of_it_is_dirty_again():
     kit = new_kit()
     kit.create("t", **COMPACT)
