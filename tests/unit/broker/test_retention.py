@@ -220,6 +220,34 @@ def test_a_disk_that_fails_takes_its_directory_offline():
     assert bounds(kit) == (30, 30)
 
 
+def test_files_that_cannot_be_put_aside_go_at_the_next_start():
+    kit = new_kit()
+    kit.create("t", **TOPIC)
+    fill(kit)
+    kit.advance(55_000)
+    kit.disk.fail_path(f"{DATA}/t-0/{0:020d}.log", errno.EIO)
+    kit.advance(10_000)
+    kit.disk.heal()
+    assert kit.node.replicas.get("t", 0).offline
+    assert f"{0:020d}.log" in files(kit)
+    kit.restart()
+    assert bounds(kit) == (30, 30)
+    assert files(kit) == [f"{30:020d}.log"]
+
+
+def test_an_active_segment_goes_once_there_is_room_for_the_next():
+    kit = new_kit()
+    kit.create("t", **TOPIC)
+    fill(kit)
+    kit.advance(55_000)
+    kit.disk.capacity_bytes = kit.disk.used_bytes
+    kit.advance(10_000)
+    assert bounds(kit) == (0, 30)
+    kit.disk.capacity_bytes = 1 << 40
+    kit.advance(2000)
+    assert bounds(kit) == (30, 30)
+
+
 def test_a_topic_that_is_deleted_in_the_meantime_is_no_error(caplog):
     kit = new_kit()
     kit.create("t", **TOPIC)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from barnabas.cli.outlook import moment, tell_compaction, tell_deletion
+from barnabas.cli.outlook import moment, storage_page, tell_compaction, tell_deletion
 from barnabas.model.config import build_log_config
 from barnabas.storage.cleaning_plan import Dirtiness
 
@@ -109,3 +109,19 @@ def test_moments():
     assert moment(-1) is None
     assert moment(2**62) is None
     assert moment(NOW)[:4] == "2027"
+
+
+def test_the_page():
+    here = {
+        "directory": "/data",
+        "size_bytes": 3072,
+        "oldest_timestamp_ms": None,
+        "newest_timestamp_ms": NOW,
+        "dirty_ratio": 0.25,
+        "segments": [segment(), segment()],
+        "outlook": ["this", "that"],
+    }
+    page = storage_page([{"partition": 0, "storage": here}, {"partition": 1, "storage": None}])
+    assert page.splitlines()[1].split()[:6] == ["0", "/data", "3.0", "KiB", "2", "-"]
+    assert "not on this machine" in page
+    assert page.endswith("\n\n  0: this\n  0: that")
