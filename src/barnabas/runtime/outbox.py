@@ -89,7 +89,11 @@ class Outbox(deque[Any]):
         """Send with one system call; False, or BlockingIOError, if the socket takes no more now."""
         part = self[0]
         if type(part) is bytes and len(self) == 1:  # what most replies are
-            return self._drop(sock.send(part), len(part))
+            sent = sock.send(part)
+            if sent == len(part):
+                self.clear()
+                return True
+            return self._drop(sent, len(part))
         if type(part) is FileSlice and part.size > COPY_SLICE_BYTES:
             return self._send_file(sock, part)
         return self._send_gathered(sock)
