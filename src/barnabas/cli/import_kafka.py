@@ -175,12 +175,12 @@ def _bring(source: Source, how: str, target: str) -> None:
     with progress(source.size_bytes, "linking" if how == LINK else "copying") as advance:
         _copy_all(source, partial, advance, link=how == LINK)
     write_store(os.path.join(partial, STORE_FILE), operations)
-    os.unlink(os.path.join(partial, MARK))
     sync_folder(partial)
     if os.path.isdir(target):
         os.rmdir(target)
     os.rename(partial, target)
     sync_folder(os.path.dirname(target))
+    os.unlink(os.path.join(target, MARK))
 
 
 def _begin(partial: str, source: Source | None) -> None:
