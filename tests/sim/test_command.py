@@ -59,3 +59,9 @@ def test_retention_can_be_left_out():
 
 def test_it_wants_to_know_which_seeds():
     assert command().returncode == 2
+
+
+def test_transactions_have_runs_of_their_own():
+    done = command("--transactions", "--seeds", "0:2")
+    assert done.returncode == 0, done.stdout
+    assert "every promise held" in done.stdout

@@ -56,6 +56,8 @@ def open_again(node: Node) -> Task[None]:
             continue
         if _is_missing(node, topic, index) and not node.stopping:
             node.replicas.add(replica)
+            node.coordinators.on_opened(replica)
+            node.transactions.on_opened(replica)
             log.info("%s: online again", replica.key)
 
 

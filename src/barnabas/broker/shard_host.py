@@ -127,8 +127,14 @@ class ShardHost(Generic[ShardType]):
             return
         self._partition_count = len(topic.partitions)
         for replica in self._node.replicas.of_topic(self._topic):
-            if replica.log.log_end_offset > replica.log.log_start_offset:
-                self._host(replica)
+            self.on_opened(replica)
+
+    def on_opened(self, replica: Replica) -> None:
+        """Load what a log has to say, if it is of this host: what was decided there goes on without being asked for."""
+        if replica.key.topic != self._topic or replica.key.partition in self._hosted:
+            return
+        if replica.log.log_end_offset > replica.log.log_start_offset:
+            self._host(replica)
 
     def partition_for(self, key: str) -> int:
         """Give the partition that keeps a key, as every Kafka works it out."""

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.sim.run import Verdict, run_seed
+from barnabas.sim.transaction_run import run_transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +25,15 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="with --seed: tell all that happens")
     parser.add_argument("--without-groups", action="store_true", help="leave consumer groups out")
     parser.add_argument("--without-retention", action="store_true", help="let no records go")
+    parser.add_argument("--transactions", action="store_true", help="run transactions instead")
     asked = parser.parse_args()
-    run = partial(
-        run_seed,
-        with_groups=not asked.without_groups,
-        with_retention=not asked.without_retention,
-    )
+    run: Callable[..., Verdict] = run_transactions
+    if not asked.transactions:
+        run = partial(
+            run_seed,
+            with_groups=not asked.without_groups,
+            with_retention=not asked.without_retention,
+        )
     if asked.seed is not None:
         return _run_one(run, asked.seed, trace=asked.trace)
     start, _, end = asked.seeds.partition(":")
