@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 RUN_WORTH: Final = 16
 #: Records smaller than this are copied to be looked into: a view is slower, and has no columns.
 COPY_WORTH_BYTES: Final = 4096
-#: A large content is copied piece by piece: for a large copy the kernel has to find memory each time, which takes longer than all the rest.
-PIECE_BYTES: Final = 64 * 1024
+#: A large content is copied piece by piece. Smaller pieces were tried: each costs a restart, and the broker used no less time.
+PIECE_BYTES: Final = 1024 * 1024
 #: Timestamp deltas that are remembered at once; of more, those at the ends.
 DELTAS_MAX: Final = 1024
 #: Steps that the judge takes for a record, and for one of its headers.
