@@ -142,8 +142,9 @@ class TransactionShard:
         code = _validate_verify(now, request)
         if now is None or code:
             return _for_all(ticket, request, code)
+        known = set(now.partitions)
         codes = [
-            ErrorCode.NONE if one in now.partitions else ErrorCode.TRANSACTION_ABORTABLE
+            ErrorCode.NONE if one in known else ErrorCode.TRANSACTION_ABORTABLE
             for one in request.partitions
         ]
         return Result(replies=[(ticket, PartitionsReply(codes))])
