@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 
 import barnabas
 from barnabas.storage.names import LOG, offset_of
+from barnabas.wire.batch import headers
 
 pytestmark = pytest.mark.java
 
@@ -71,7 +73,7 @@ def fill(kafka):
     )
     for codec in CODECS:
         write(bootstrap, codec, 3000, compression=codec, size=600)
-    write(bootstrap, "plain", 900, headers=[("h", b"1"), ("h", None)])
+    write(bootstrap, "plain", 900, extra=[("h", b"1"), ("h", None)])
     for turn in range(4):
         write(bootstrap, "compacted", 2000, keys=50, size=400, turn=turn)
     write_transactions(bootstrap)
@@ -83,12 +85,12 @@ def client(bootstrap, **options):
     return Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0, **options})
 
 
-def write(bootstrap, topic, count, *, compression="none", size=20, keys=None, turn=0, headers=()):
+def write(bootstrap, topic, count, *, compression="none", size=20, keys=None, turn=0, extra=()):
     producer = client(bootstrap, **{"compression.type": compression})
     for number in range(count):
         key = b"k%d" % (number % keys if keys else number)
         value = None if keys and number % 7 == turn else (b"%d-%d-" % (turn, number)) * (size // 8)
-        producer.produce(topic, value, key, headers=list(headers))
+        producer.produce(topic, value, key, headers=list(extra))
         producer.poll(0)
     assert producer.flush(60) == 0
 
@@ -269,6 +271,62 @@ def test_dump_reads_every_file(directory):
     assert "TransactionLog" in decoded
     own = [row for row in rows if row["kind"] == "record" and "/__" in row["file"]]
     assert [row for row in own if "decoded" not in row] == []
+
+
+DUMPED = re.compile(
+    r"baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .*producerId: (-?\d+) .*"
+    r"isTransactional: (\w+) isControl: (\w+) .*position: (\d+) .* size: (\d+) .*"
+    r"compresscodec: (\w+) crc: (\d+) isvalid: true"
+)
+
+
+def kafka_dump(kafka_tool, *files):
+    """What Apache Kafka's own tool says of log files; it complains of nothing."""
+    name = "org.apache.kafka.tools.DumpLogSegments"
+    shown = kafka_tool(name, "--deep-iteration", "--files", ",".join(map(str, files))).stdout
+    assert "isvalid: false" not in shown
+    assert "ismatch" not in shown
+    return [list(found.groups()) for found in map(DUMPED.search, shown.splitlines()) if found]
+
+
+@pytest.mark.parametrize("topic", ["zstd", "transactions", "compacted"])
+def test_dump_says_what_kafkas_own_tool_says(original, kafka_tool, topic):
+    logs = sorted((original.stopped / f"{topic}-0").glob("*.log"))
+    rows = [
+        json.loads(line)
+        for log in logs
+        for line in tool("log", "dump", log, "-o", "json").splitlines()
+    ]
+    names = ("base_offset", "last_offset", "records", "producer_id", "transactional", "control")
+    names += ("position", "bytes", "codec", "crc")
+    ours = [[str(row[name]).lower() for name in names] for row in rows]
+    assert ours == kafka_dump(kafka_tool, *logs) != []
+
+
+def test_a_damaged_directory_is_repaired(original, kafka_tool, tmp_path):
+    """Both read on behind what was lost: our broker with a client, and Kafka's tool over the files."""
+    copy = tmp_path / "data"
+    shutil.copytree(original.stopped, copy)
+    expected = original.records["read_uncommitted"]
+    damaged = {}
+    for codec in CODECS:
+        log = sorted((copy / f"{codec}-0").glob("*.log"))[0]
+        content = bytearray(log.read_bytes())
+        found = [(at, header) for at, header in headers(memoryview(bytes(content)))]
+        position, header = found[len(found) // 2]
+        content[position + header.size // 2] ^= 0xFF
+        log.write_bytes(content)
+        damaged[codec, 0] = range(header.base_offset, header.next_offset)
+    tool("log", "verify", copy, code=1)
+    tool("log", "repair", copy, "--yes")
+    tool("log", "verify", copy)
+    for codec in CODECS:
+        kafka_dump(kafka_tool, *sorted((copy / f"{codec}-0").glob("*.log")))
+    with barnabas.Broker(data_dir=str(copy)) as broker:
+        served = read_all(broker.bootstrap, "read_uncommitted")
+    for key, records in expected.items():
+        lost = damaged.get(key, ())
+        assert served[key] == [record for record in records if record[0] not in lost], key
 
 
 def test_a_plain_start_serves_it(original, directory, tmp_path):

@@ -164,7 +164,11 @@ class _Verification:
                 continue
             compacted = self._left.compacted or swaps
             place = Place(self._directory, base, end, compacted, self._left.known_end)
-            report = check_segment(self._disk, place, transactions, progress)
+            try:
+                report = check_segment(self._disk, place, transactions, progress)
+            except FileNotFoundError:
+                self._add(NOTE, file_name(base, LOG), "it went away: a broker is running here")
+                continue
             self._report.segments.append(report)
             for hole in report.holes:
                 self._tell_hole(base, hole, is_last=end is None)

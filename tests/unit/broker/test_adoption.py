@@ -131,6 +131,9 @@ def test_settings_come_along_and_unknown_ones_are_told(disk):
         "1": {"log.retention.bytes": "99"},
     }
     assert adoption.group_settings == {"g": {"consumer.session.timeout.ms": "50000"}}
+    written = applied(adoption)
+    assert znodes.read_broker_configs(written) == adoption.broker_settings
+    assert znodes.read_group_configs(written) == adoption.group_settings
     told = " ".join(adoption.notes)
     for word in ("strange.setting", "segment.ms=soon", "listeners", "1 records of quotas"):
         assert word in told

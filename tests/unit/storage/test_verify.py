@@ -293,6 +293,16 @@ def test_one_segment_alone(disk):
     assert sum(passed) == report.size_bytes
 
 
+def test_a_segment_that_a_broker_removes_meanwhile(disk):
+    written(disk)
+    names = disk.list(DIRECTORY)
+    disk.list = lambda _path: names
+    disk.remove(log_path(0))
+    report = verify_segment(disk, DIRECTORY, 0, look(disk)[0].left(KEY), lambda _size: None)
+    assert [finding.severity for finding in report.findings] == ["note"]
+    assert report.segments == []
+
+
 # The directory
 
 
