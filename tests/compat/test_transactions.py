@@ -1,4 +1,4 @@
-"""Transactions of real clients: Java 4.4 (version 2) and 3.9, librdkafka, aiokafka; Kafka's own tools. The Java steps are in java/Transactions.java."""
+"""Transactions of real clients: Java 4.4 (version 2) and 3.9, librdkafka, aiokafka, kafka-python; Kafka's own tools. The Java steps are in java/Transactions.java."""
 
 import asyncio
 import base64
@@ -6,6 +6,7 @@ import os
 import uuid
 
 import aiokafka
+import kafka
 import pytest
 from compat.conftest import start_broker, stop_broker
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -226,3 +227,22 @@ def test_aiokafka_commits_and_aborts(address, topic):
     consumer = Consumer({"bootstrap.servers": address, "group.id": topic, "log_level": 0})
     assert consumer.committed([TopicPartition(topic, 0)], TIMEOUT_S)[0].offset == 3
     consumer.close()
+
+
+# kafka-python
+
+
+def test_kafka_python_commits_and_aborts(address, topic):
+    producer = kafka.KafkaProducer(bootstrap_servers=address, transactional_id=topic)
+    producer.init_transactions()
+    for commits in (True, False, True):
+        producer.begin_transaction()
+        producer.send(topic, b"yes" if commits else b"no", partition=0).get(TIMEOUT_S)
+        if commits:
+            offsets = {kafka.TopicPartition(topic, 0): kafka.OffsetAndMetadata(3, "", -1)}
+            producer.send_offsets_to_transaction(offsets, topic)
+            producer.commit_transaction()
+        else:
+            producer.abort_transaction()
+    producer.close()
+    assert read_committed(address, topic, 0) == [b"yes", b"yes"]
