@@ -217,6 +217,8 @@ def place(node: Node, key: TopicPartition, *, is_new: bool) -> LogDirectory:
     One that is not new and nowhere to be found may be in a directory that is offline: a second one must not be made.
     """
     directory = node.placement.get(key)
+    if is_new and directory is not None and not directory.is_online:
+        directory = None  # what is left there belongs to a topic of the same name that is gone
     if directory is None:
         if not is_new and not all(known.is_online for known in node.directories):
             raise DirectoryOffline(f"{key} may be in a log directory that is offline")

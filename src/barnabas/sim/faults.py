@@ -61,6 +61,7 @@ class Faults:
         self._machine = machine
         self._network = network
         self._chance = scheduler.chance("faults")
+        self._moves = scheduler.chance("moves")
         self.kinds = choose_kinds(self._chance)
         #: Replicas that failed stay offline until somebody starts the broker again.
         self.needs_restart = False
@@ -81,7 +82,10 @@ class Faults:
         }
 
     def book(self, end_us: int) -> None:
-        """Spread faults of the chosen kinds up to a time."""
+        """Spread faults of the chosen kinds up to a time, and moves between log directories, if there are several."""
+        if len(self._machine.config.log_dirs) > 1:
+            for _ in range(self._moves.randint(0, 6)):
+                self._scheduler.after(self._moves.randint(0, end_us), "move", self._move)
         if not self.kinds:
             return
         weights = [CRASH_WEIGHT if kind in CRASHES else 1 for kind in self.kinds]
@@ -134,6 +138,17 @@ class Faults:
         else:
             disk.fail_path(self._chance.choice(self._machine.config.log_dirs), errno.EIO)
         self._for_a_while(disk.heal)
+
+    def _move(self) -> None:
+        """Let a partition change its directory: no fault, but what an operator may ask for at any moment."""
+        machine, node = self._machine, self._machine.node
+        if node is None or not machine.is_up:
+            return
+        replicas = [replica for replica in node.replicas if not replica.offline]
+        directory = self._moves.choice(node.directories)
+        if replicas and directory.is_online:
+            replica = self._moves.choice(replicas)
+            machine.enter(lambda: node.moves.request(replica, directory))
 
     def _slow_jobs(self) -> None:
         self._machine.slow_down(self._chance.choice((50 * MS, 700 * MS)))

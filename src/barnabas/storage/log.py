@@ -420,7 +420,9 @@ class Log(LogReader):
         return int.from_bytes(self._rng.random_bytes(8), "big") % bound
 
     def _write_snapshot(self) -> None:
-        if self.log_end_offset > max(self._snapshots.latest, self.log_start_offset):
+        # Producers outlast their records: those may all have been deleted.
+        is_needed = self.log_end_offset > self.log_start_offset or len(self.producers)
+        if is_needed and self.log_end_offset > self._snapshots.latest:
             self._names_changes += 1
             self._snapshots.write(self.producers, self.log_end_offset)
 

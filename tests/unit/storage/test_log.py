@@ -898,3 +898,14 @@ def test_a_damaged_log_is_told_apart_from_a_failing_disk():
     disk.flip(f"{DIRECTORY}/{LOG}", size_of(count=3) + 16)
     with pytest.raises(ValueError, match="no whole batch at byte"):
         read(log, 30)
+
+
+def test_producers_outlast_their_records():
+    disk = new_disk()
+    log = open_log(disk)
+    append(log, producer=Producer(7, 0, 0))
+    log.move_log_start(1)
+    log.roll(NOW)
+    disk.process_crash()
+    again = open_log(disk, clean=False, recovery_point=1, log_start_offset=1)
+    assert [entry.producer_id for entry in again.producers] == [7]
