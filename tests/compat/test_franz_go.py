@@ -1,4 +1,4 @@
-"""franz-go: the Go client that uses the newest versions of the protocol first. Its scenarios are franz/main.go and franz/groups.go."""
+"""franz-go: the Go client that uses the newest versions of the protocol first. Its scenarios are in franz/."""
 
 import subprocess
 
@@ -35,3 +35,10 @@ def test_groups(franz, group_bootstrap, topic_name):
         "admin-classic",
         "admin-consumer",
     ]
+
+
+def test_transactions(franz, bootstrap, topic_name):
+    command = [str(franz), bootstrap, topic_name, "transactions"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines() == ["endings", "fencing", "describing"]

@@ -1,5 +1,5 @@
-// A scenario for franz-go against the broker named by the first argument; topics start with the second. With a third, "groups",
-// it is the one in groups.go.
+// A scenario for franz-go against the broker named by the first argument; topics start with the second. With a third, "groups" or
+// "transactions", it is the one in groups.go or transactions.go.
 // It prints one line per step that held and ends with 1 at the first that did not.
 package main
 
@@ -224,7 +224,11 @@ func main() {
 		groups(ctx, admin)
 		return
 	}
-	for _, step := range []func(context.Context, *kadm.Client){codecs, acks, offsets, emptyPoll, refusals, administration} {
+	steps := []func(context.Context, *kadm.Client){codecs, acks, offsets, emptyPoll, refusals, administration}
+	if len(os.Args) > 3 && os.Args[3] == "transactions" {
+		steps = []func(context.Context, *kadm.Client){endings, fencing, describing}
+	}
+	for _, step := range steps {
 		step(ctx, admin)
 	}
 }
