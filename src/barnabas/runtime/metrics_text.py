@@ -119,6 +119,10 @@ def _partitions(broker: RunningBroker) -> Iterator[Family]:
     ):  # fmt: skip
         yield f"kafka_server_replicamanager_{name}", "gauge", about, _one(value)
     yield (
+        "kafka_log_logmanager_offlinelogdirectorycount", "gauge", "Log directories whose disk has failed.",
+        _one(sum(not directory.is_online for directory in node.directories)),
+    )  # fmt: skip
+    yield (
         "kafka_controller_kafkacontroller_activecontrollercount",
         "gauge",
         "Controllers here.",
