@@ -159,6 +159,7 @@ def test_metrics_have_kafkas_names(tmp_path):
     samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert samples['kafka_server_brokertopicmetrics_messagesin_total{topic="t"}'] == "5"
     assert int(samples['kafka_server_brokertopicmetrics_bytesin_total{topic="t"}']) > 500
+    assert samples["kafka_log_logmanager_offlinelogdirectorycount"] == "0"
     assert samples['kafka_topic_partition_current_offset{topic="t",partition="0"}'] == "5"
     assert samples["kafka_server_replicamanager_partitioncount"] == "1"
     assert samples["kafka_controller_kafkacontroller_offlinepartitionscount"] == "0"
