@@ -42,9 +42,17 @@ class PartitionState:
 
     def decide_append(self, acks: int, min_in_sync: int) -> ErrorCode:
         """Tell whether a write with these acks is taken now."""
-        if acks == -1 and len(self.in_sync) < min_in_sync:
+        if acks == -1 and len(self.in_sync) < min_in_sync and self.is_under(min_in_sync):
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return ErrorCode.NONE
+
+    def is_under(self, min_in_sync: int) -> bool:
+        """Tell whether fewer are in sync than must be. More than there are replicas cannot be, and as in Kafka need not be."""
+        return len(self.in_sync) < min(min_in_sync, len(self.replicas))
+
+    def is_at(self, min_in_sync: int) -> bool:
+        """Tell whether just as many are in sync as must be."""
+        return len(self.in_sync) == min(min_in_sync, len(self.replicas))
 
     def decide_epoch(self, client_epoch: int) -> ErrorCode:
         """Compare a client's idea of the leader epoch with ours; -1 means it has none (KIP-320)."""

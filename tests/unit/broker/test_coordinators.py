@@ -434,6 +434,8 @@ def test_too_few_replicas_in_sync_refuse_a_commit(kit):
     )
     request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource])
     assert kit.ask(request, 1).responses[0].error_code == 0
+    for partition in range(len(kit.node.topics.by_name[TOPIC].partitions)):
+        kit.node.replicas.get(TOPIC, partition).state.replicas = (1, 2)
     assert commit(kit, {0: 6}) == {0: 15}
     assert committed(kit) == {("t", 0): 5}
     assert kit.ask(join_request(group="new"), 9).error_code == 15

@@ -40,7 +40,29 @@ def test_the_high_watermark_never_falls():
     ],
 )
 def test_acks_all_needs_enough_in_sync(acks, min_in_sync, code):
-    assert PartitionState(1, (1,), 0, 0).decide_append(acks, min_in_sync) == code
+    state = PartitionState(1, (1, 2, 3), 0, 0)
+    state.in_sync = (1,)
+    assert state.decide_append(acks, min_in_sync) == code
+
+
+def test_no_more_than_all_replicas_need_be_in_sync():
+    """What production asks of three replicas does not stop a topic with one."""
+    state = PartitionState(1, (1,), 0, 0)
+    assert state.decide_append(-1, 2) == ErrorCode.NONE
+    assert not state.is_under(2)
+    assert state.is_at(2)
+
+
+def test_replicas_out_of_sync_are_told():
+    state = PartitionState(1, (1, 2, 3), 0, 0)
+    assert not state.is_under(2)
+    assert not state.is_at(2)
+    state.in_sync = (1, 3)
+    assert not state.is_under(2)
+    assert state.is_at(2)
+    state.in_sync = (1,)
+    assert state.is_under(2)
+    assert not state.is_at(2)
 
 
 @pytest.mark.parametrize(

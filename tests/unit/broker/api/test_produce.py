@@ -167,6 +167,8 @@ def test_max_message_bytes(kit):
 
 def test_min_insync_replicas_counts_for_acks_all_only(kit):
     kit.create("two", min_insync_replicas="2")
+    assert answer(kit, records(), topic="two")[0] == ErrorCode.NONE, "one of one is all"
+    kit.node.replicas.get("two", 0).state.replicas = (1, 2)  # and the other is not in sync
     assert answer(kit, records(), topic="two")[0] == ErrorCode.NOT_ENOUGH_REPLICAS
     assert answer(kit, records(), topic="two", acks=1)[0] == ErrorCode.NONE
 
