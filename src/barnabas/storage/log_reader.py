@@ -59,9 +59,9 @@ class LogReader:
     ) -> FileSlice | None:
         """Return the bytes of batches from the one that holds `offset` on, below `end_offset`.
 
-        At most `max_bytes`, cut in the middle of a batch if it comes so, but with `min_one` the first batch
-        whole; never across segments. None if there is nothing. The caller has checked that
-        log_start_offset <= offset and end_offset <= log_end_offset. `nowait` raises WouldBlock where the
+        At most `max_bytes`, cut in the middle of a later batch if it comes so, but with `min_one` the first one
+        whole; never across segments. None if there is nothing, or no room for the first one without `min_one`. The
+        caller has checked that log_start_offset <= offset and end_offset <= log_end_offset. `nowait` raises WouldBlock where the
         medium would have to be waited for; without it this may run on a background thread.
         """
         if nowait and end_offset == self.log_end_offset:
@@ -150,12 +150,12 @@ class LogReader:
     ) -> FileSlice | None:
         size = end - start
         if max_bytes < size:
-            size = max_bytes
-            if min_one:
-                first = segment.batch_size(start, nowait=nowait)
-                size = min(end - start, max(size, first))
-            if size <= 0:
+            if max_bytes <= 0 and not min_one:
                 return None
+            first = segment.batch_size(start, nowait=nowait)
+            if first > max_bytes and not min_one:
+                return None  # a piece of a batch and nothing else is of no use, and Java's consumer gives up on it
+            size = min(size, max(max_bytes, first))
         if nowait:
             segment.check_in_memory(start, size)
         return FileSlice(segment.log, start, size)

@@ -343,8 +343,17 @@ def test_the_size_is_bounded_even_inside_a_batch():
     log = filled_log()
     size = size_of(count=3)
     assert len(read(log, 0, size + 10)) == size + 10
-    assert len(read(log, 30, size - 1, min_one=False)) == size - 1
-    assert read(log, 30, 0, min_one=False) is None
+    assert len(read(log, 30, size + 10, min_one=False)) == size + 10
+
+
+@pytest.mark.parametrize("nowait", [False, True])
+def test_a_piece_of_the_first_batch_is_not_read(nowait):
+    log = filled_log()
+    size = size_of(count=3)
+    assert len(read(log, 30, size, min_one=False, nowait=nowait)) == size
+    for too_few in (size - 1, 1, 0, -1):
+        assert read(log, 30, too_few, min_one=False, nowait=nowait) is None
+        assert read(log, 59, too_few, min_one=False, nowait=nowait) is None
 
 
 @pytest.mark.parametrize("nowait", [False, True])

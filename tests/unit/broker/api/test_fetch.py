@@ -87,6 +87,19 @@ def test_the_first_batch_comes_even_if_it_is_over_the_limit_and_only_the_first(k
     assert len(found[1].records) == 0
 
 
+@pytest.mark.parametrize("limits", ["each", "max_bytes"])
+def test_a_piece_of_a_batch_and_nothing_else_is_not_sent(kit, limits):
+    """Java's consumer takes it for a broker that makes no progress, and gives up."""
+    for index in (0, 1):
+        kit.produce("t", index, count=50)
+    size = len(partitions(kit.ask(request({0: 0}), 12))[0].records)
+    room = {"each": size - 1} if limits == "each" else {"max_bytes": 2 * size - 1}
+    found = partitions(kit.ask(request({0: 0, 1: 0}, **room), 12))
+    assert len(found[0].records) == size
+    assert len(found[1].records) == 0
+    assert found[1].high_watermark == 50
+
+
 def test_a_partitions_own_limit_cuts(kit):
     for _ in range(3):
         size = len(partitions(kit.ask(request({0: 0}), 12))[0].records)
