@@ -20,6 +20,11 @@ from barnabas.wire.messages.create_topics import (
 )
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.wire.messages.metadata import MetadataRequest
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -39,6 +44,8 @@ FETCH_VERSION = 12
 METADATA_VERSION = 9
 CREATE_VERSION = 5
 DELETE_VERSION = 4
+ALTER_VERSION = 1
+TOPIC_RESOURCE = 2
 FIND_COORDINATOR_VERSION = 3
 COMMIT_VERSION = 8
 API_VERSIONS_VERSION = 0
@@ -159,6 +166,17 @@ class Admin:
             for topic in self.ask(request, CREATE_VERSION).topics:
                 if topic.error_code not in (0, ALREADY_THERE):
                     raise BrokerFailed(f"create {topic.name}: error {topic.error_code}")
+
+    def set_topic(self, name: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a topic."""
+        changes = [AlterableConfig(name=n, value=v) for n, v in settings.items()]
+        resource = AlterConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=name, configs=changes
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        for answer in self.ask(request, ALTER_VERSION).responses:
+            if answer.error_code:
+                raise BrokerFailed(f"configure {name}: {answer.error_message}")
 
     def delete(self, names: list[str]) -> None:
         """Delete topics."""

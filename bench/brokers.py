@@ -24,7 +24,7 @@ from bench import measure
 from bench.admin import Admin, BrokerFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 KAFKA_VERSION = "4.3.1"
 START_LIMIT_S = 120
@@ -85,9 +85,10 @@ class Broker:
 
     name = ""
 
-    def __init__(self, home: Path) -> None:
-        """Keep everything in `home`, which may hold the data of an earlier start."""
+    def __init__(self, home: Path, settings: Mapping[str, str] | None = None) -> None:
+        """Keep everything in `home`, which may hold the data of an earlier start; settings are added to the usual ones."""
         self.home = home
+        self.settings = dict(settings or {})
         self.port, self.other_port = free_ports(2)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -133,9 +134,13 @@ class Broker:
             return ready(admin)
         return False
 
+    def log_text(self) -> str:
+        """What the broker has written to its log."""
+        return (self.home / "broker.log").read_text(errors="replace")
+
     def last_words(self) -> str:
         """The end of the broker's log."""
-        return (self.home / "broker.log").read_text(errors="replace")[-2000:]
+        return self.log_text()[-2000:]
 
     def stop(self) -> None:
         """Stop it cleanly, or after a while without asking."""
@@ -186,7 +191,10 @@ class Barnabas(Broker):
         """`barnabas up`."""
         program = str(Path(sys.executable).parent / "barnabas")
         listen = f"127.0.0.1:{self.port}"
-        return [program, "up", "--data-dir", str(self.home / "data"), "--listen", listen]
+        command = [program, "up", "--data-dir", str(self.home / "data"), "--listen", listen]
+        for name, value in self.settings.items():
+            command += ["--set", f"{name}={value}"]
+        return command
 
 
 class ApacheKafka(Broker):
@@ -201,6 +209,7 @@ class ApacheKafka(Broker):
         text = SERVER_PROPERTIES.format(
             port=self.port, controller=self.other_port, data=self.home / "data"
         )
+        text += "".join(f"{name}={value}\n" for name, value in self.settings.items())
         (self.home / "server.properties").write_text(text)
         (self.home / "log4j2.properties").write_text(LOGGING)
         if first:

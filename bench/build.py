@@ -1,7 +1,7 @@
 """The clients, fetched from the package registries and compiled on the spot into a cache, never into the tree.
 
 librdkafka comes with its benchmark program inside the crate rdkafka-sys, so `cargo` fetches it; the load generator is
-compiled from bench/loadgen; py-spy gets a virtual environment of its own. A thing is complete when its stamp is there.
+compiled from bench/loadgen, and what uses librdkafka from bench/rdload; py-spy gets a virtual environment of its own. A thing is complete when its stamp is there.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 CACHE = Path(os.environ.get("BENCH_CACHE") or Path.home() / ".cache/barnabas-bench")
-SOURCES = Path(__file__).parent / "loadgen"
+LOADGEN_SOURCES = Path(__file__).parent / "loadgen"
+RDLOAD_SOURCES = Path(__file__).parent / "rdload"
 CRATE = "4.10.0+2.12.1"
 LIBRDKAFKA = CRATE.partition("+")[2]
+ARCHIVE = "librdkafka.a"
+"""Copied last: with it a build is complete."""
 PY_SPY = "0.4.3"
 LIMIT_S = 900
 CARGO_TOML = f"""[package]
@@ -40,6 +43,7 @@ class Tools(NamedTuple):
 
     loadgen: Path
     rdkafka_performance: Path
+    rdload: Path
 
 
 class CannotBuild(Exception):
@@ -48,29 +52,40 @@ class CannotBuild(Exception):
 
 def tools(tell: Callable[[str], None]) -> Tools:
     """Give the client programs, building what is not there yet."""
-    return Tools(loadgen(), rdkafka_performance(tell))
+    library = librdkafka(tell)
+    return Tools(loadgen(), library / "rdkafka_performance", rdload(library))
 
 
 def loadgen() -> Path:
-    """Compile the load generator; its name carries a sum of its sources."""
-    sources = sorted(SOURCES.glob("*.[ch]"))
+    """Compile the load generator."""
+    return compiled("loadgen", LOADGEN_SOURCES)
+
+
+def rdload(library: Path) -> Path:
+    """Compile the producers that are made with librdkafka."""
+    linked = [f"-I{library}", str(library / ARCHIVE), "-lm", "-ldl", "-lpthread", "-lrt"]
+    return compiled("rdload", RDLOAD_SOURCES, linked)
+
+
+def compiled(name: str, folder: Path, options: Sequence[str] = ()) -> Path:
+    """Compile one of our programs; its name carries a sum of its sources and of the histogram that they share."""
+    sources = sorted({*folder.glob("*.[ch]"), *LOADGEN_SOURCES.glob("*.h")})
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
-    target = CACHE / f"loadgen-{digest}"
+    target = CACHE / f"{name}-{digest}"
     if not target.exists():
         needed("cc")
         CACHE.mkdir(parents=True, exist_ok=True)
         files = [str(path) for path in sources if path.suffix == ".c"]
-        run(["cc", "-O2", "-Wall", "-Wextra", "-o", f"{target}.new", *files], CACHE)
+        run(["cc", "-O2", "-Wall", "-Wextra", "-o", f"{target}.new", *files, *options], CACHE)
         Path(f"{target}.new").rename(target)
     return target
 
 
-def rdkafka_performance(tell: Callable[[str], None]) -> Path:
-    """Fetch librdkafka's source with cargo and compile it and its benchmark program."""
+def librdkafka(tell: Callable[[str], None]) -> Path:
+    """Fetch librdkafka's source with cargo, compile it and its benchmark program; give the folder with both and the header."""
     home = CACHE / f"librdkafka-{LIBRDKAFKA}"
-    target = home / "rdkafka_performance"
-    if target.exists():
-        return target
+    if (home / ARCHIVE).exists():
+        return home
     for command in ("cargo", "cc", "make", "bash"):
         needed(command)
     tell(f"fetching librdkafka {LIBRDKAFKA} ...")
@@ -80,12 +95,15 @@ def rdkafka_performance(tell: Callable[[str], None]) -> Path:
     tell(f"compiling librdkafka {LIBRDKAFKA}, about a minute ...")
     without = ["ssl", "gssapi", "curl", "zstd", "zlib"]
     run(["bash", "configure", *(f"--disable-{name}" for name in without)], source)
-    run(["make", f"-j{os.cpu_count()}", "-C", "src", "librdkafka.a"], source)
+    run(["make", f"-j{os.cpu_count()}", "-C", "src", ARCHIVE], source)
     run(["make", "-C", "examples", "rdkafka_performance"], source)
-    shutil.copy(source / "examples/rdkafka_performance", target)
+    (home / "librdkafka").mkdir(exist_ok=True)
+    shutil.copy(source / "src/rdkafka.h", home / "librdkafka")
+    shutil.copy(source / "examples/rdkafka_performance", home)
+    shutil.copy(source / "src" / ARCHIVE, home)
     for folder in (source, home / "cargo", home / "project"):
         shutil.rmtree(folder)
-    return target
+    return home
 
 
 def _crate(home: Path) -> Path:

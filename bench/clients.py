@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bench.brokers import Broker, class_path, java
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from bench.build import Tools
 
@@ -108,7 +108,7 @@ def parse_produced(text: str, how: Sending) -> Throughput:
 
 
 def consume(tools: Tools, broker: Broker, topic: str, partitions: int, count: int) -> Throughput:
-    """Read so many records from the beginning with librdkafka, partitions assigned."""
+    """Read so many records from the beginning with librdkafka, partitions assigned; it reads committed ones only."""
     command = [str(tools.rdkafka_performance), "-C", "-b", f"127.0.0.1:{broker.port}", "-t", topic]
     for partition in range(partitions):
         command += ["-p", str(partition)]
@@ -127,16 +127,31 @@ def parse_consumed(text: str, count: int) -> Throughput:
 
 
 def loadgen(tools: Tools, broker: Broker, mode: str, **options: object) -> list[str]:
-    """The command of the load generator; an option that is True stands alone."""
-    command = [str(tools.loadgen), mode, "--port", str(broker.port)]
+    """The command of the load generator."""
+    return [str(tools.loadgen), mode, "--port", str(broker.port), *flags(options)]
+
+
+def flags(options: Mapping[str, object]) -> list[str]:
+    """Options as arguments; one that is True stands alone, one that is False is left out."""
+    words = []
     for name, value in options.items():
-        command += [f"--{name}"] if value is True else [f"--{name}", str(value)]
-    return command
+        if value is not False:
+            words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    return words
 
 
 def load(tools: Tools, broker: Broker, mode: str, **options: object) -> dict[str, Any]:
     """Run the load generator and give the object that it prints."""
     result: dict[str, Any] = json.loads(run(loadgen(tools, broker, mode, **options)))
+    return result
+
+
+def rdload(
+    tools: Tools, broker: Broker, mode: str, topic: str, **options: object
+) -> dict[str, Any]:
+    """Run one of our producers that are made with librdkafka, and give the object that it prints."""
+    command = [str(tools.rdload), mode, "--port", str(broker.port), "--topic", topic]
+    result: dict[str, Any] = json.loads(run([*command, *flags(options)]))
     return result
 
 

@@ -31,6 +31,12 @@ def stat_cpu_seconds(text: str) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
+def reaped_cpu_seconds(pid: int) -> float:
+    """CPU time of the processes that a process has started and that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[13]) + int(fields[14])) / TICKS_PER_S
+
+
 class Memory(NamedTuple):
     """Resident memory in MB (10^6 bytes)."""
 

@@ -30,7 +30,7 @@ from bench.frames import (
 from bench.members import HEARTBEAT_VERSION, Member, heartbeat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from bench.build import Tools
     from bench.profiling import Profiler
@@ -133,10 +133,10 @@ class Bench:
             self.warm(broker)
         return self._running[name]
 
-    def fresh(self, name: str) -> Broker:
+    def fresh(self, name: str, settings: Mapping[str, str] | None = None) -> Broker:
         """Give a broker of the step's own, with no data, not started."""
         self._topics += 1
-        return KINDS[name](self.folder / f"{name}-{self._topics}")
+        return KINDS[name](self.folder / f"{name}-{self._topics}", settings)
 
     def prepared(self, name: str, what: str, prepare: Callable[[Broker], None]) -> Broker:
         """Give a stopped broker with data, which is made at the first call and kept."""

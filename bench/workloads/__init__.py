@@ -1,4 +1,4 @@
-"""What is measured: the workloads W1-W8, W10-W12, groups, the scaling series and variants, one module for each kind.
+"""What is measured: the workloads W1-W12, groups, compaction, the scaling series and variants, one module for each kind.
 
 A step prepares (topics, data, files) outside of the watch and measures inside. Sizes come from the scale; what a client
 or a broker prints is none of these modules' business.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bench.workloads.compaction import compaction
 from bench.workloads.compression import w8
 from bench.workloads.groups import groups
 from bench.workloads.java import java
@@ -17,6 +18,7 @@ from bench.workloads.requests import w4, w12
 from bench.workloads.scaling import scaling
 from bench.workloads.starts import memory_after, w11
 from bench.workloads.throughput import w1_and_w2, w10
+from bench.workloads.transactions import w9
 from bench.workloads.variants import fsync, pinned
 
 if TYPE_CHECKING:
@@ -33,11 +35,13 @@ TITLES = {
     "w6": "fan-out: one producer, eight readers of everything",
     "w7": "backlog drained while producing",
     "w8": "compressed batches",
+    "w9": "transactions of 100 records on one producer; idempotence",
     "w10": "64 KB records",
     "w11": "start, memory, topic creation",
     "w12": "500 connections, 5,000 requests/s in all",
     "memory": "resident memory after load",
     "groups": "consumer groups: commits, joins, heartbeats",
+    "compaction": "how fast a log of keyed records is compacted, and whether producers notice",
     "scaling": "how cost grows with partitions and connections",
     "pinned": "the same with the broker on core 0 and the client on core 1",
     "fsync": "the same with every acknowledged record on disk (flush.messages=1)",
@@ -63,8 +67,10 @@ def all_steps(s: float, *, full: bool, only: Set[str] = frozenset()) -> list[Ste
         *w6(s),
         *w7(s, cold=full),
         *w8(s),
+        *w9(s, full=full or "w9" in only),
         *w12(s),
         *groups(s, short=not full and "groups" not in only),
+        *(compaction(s) if full or "compaction" in only else []),
         *(scaling(s) if full or "scaling" in only else []),
         *(pinned(s) if full or "pinned" in only else []),
         *(fsync(s) if full or "fsync" in only else []),

@@ -2,6 +2,7 @@ import pytest
 from bench.clients import (
     ClientFailed,
     Sending,
+    flags,
     parse_consumed,
     parse_java_consumed,
     parse_java_produced,
@@ -23,6 +24,10 @@ JAVA_CONSUMED = """start.time, end.time, data.consumed.in.MB, MB.sec, data.consu
 2026-01-01 10:00:00:000, 2026-01-01 10:00:04:000, 100.0, 25.0, 1024, 256.0, 3000, 1000, 100.0, 1024.0
 """
 HOW = Sending(1000, 100)
+
+
+def test_options_as_arguments():
+    assert flags({"rate": 0.5, "hold": True, "idempotent": False}) == ["--rate", "0.5", "--hold"]
 
 
 def test_rdkafka_producer():

@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -25,6 +27,13 @@ def test_the_clock_of_a_process_is_its_cpu_time():
     before = time.process_time()
     found = measure.cpu_seconds(os.getpid())
     assert before <= found <= time.process_time()
+
+
+def test_processes_that_have_ended_are_counted_with_who_started_them():
+    before = measure.reaped_cpu_seconds(os.getpid())
+    busy = "import time\nwhile time.process_time() < 0.1: pass"
+    subprocess.run([sys.executable, "-c", busy], check=True)
+    assert measure.reaped_cpu_seconds(os.getpid()) - before >= 0.09
 
 
 def test_a_watch_sees_what_its_process_used():
