@@ -64,6 +64,13 @@ def kafka_lib(version: str) -> Path | None:
     return _fetched(f"kafka-{version}", wanted + LOG_BACKENDS[version.partition(".")[0]])
 
 
+@functools.cache
+def kafka_streams_lib(version: str) -> Path | None:
+    """The folder with Kafka Streams, the clients that it was released with, and RocksDB."""
+    wanted = [("org.apache.kafka", "kafka-streams", version)]
+    return _fetched(f"kafka-streams-{version}", wanted + LOG_BACKENDS[version.partition(".")[0]])
+
+
 def _command(name: str) -> str | None:
     return shutil.which(name) or _missing(f"{name} is not installed")
 
