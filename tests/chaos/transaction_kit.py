@@ -1,8 +1,9 @@
 """A transactional producer (version 2) that can stop, repeat and be late at any step, and what a reader of committed records is told."""
 
+import time
 from typing import NamedTuple
 
-from chaos.wire_kit import NOW_MS, eventually
+from chaos.wire_kit import eventually
 
 from barnabas.model.errors import ErrorCode
 from barnabas.wire import batch as batches
@@ -74,7 +75,9 @@ class RawProducer:
 
     def produce_request(self, topic, partition, *values):
         sequence = self.sequences.get((topic, partition), 0)
-        records = [batches.Record(at, NOW_MS, None, value) for at, value in enumerate(values)]
+        # Of now, as the markers are: a jump in time would begin a new segment.
+        now_ms = time.time_ns() // 1_000_000
+        records = [batches.Record(at, now_ms, None, value) for at, value in enumerate(values)]
         data = batches.build(
             records,
             attributes=batches.TRANSACTIONAL,
