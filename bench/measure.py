@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -31,10 +32,20 @@ def stat_cpu_seconds(text: str) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
-def reaped_cpu_seconds(pid: int) -> float:
-    """CPU time of the processes that a process has started and that have ended."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[13]) + int(fields[14])) / TICKS_PER_S
+def children_cpu_seconds(pid: int) -> float:
+    """CPU time of the processes that a process has started: those that have ended, and those that still run."""
+    ticks = sum(map(int, _stat_fields(pid)[13:15]))
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it may end while we look
+            fields = _stat_fields(int(folder.name))
+            if int(fields[1]) == pid:
+                ticks += sum(map(int, fields[11:13]))
+    return ticks / TICKS_PER_S
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """What follows the name: state, parent, ..., own user and system time at 11, those of ended children at 13."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 class Memory(NamedTuple):

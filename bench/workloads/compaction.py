@@ -144,11 +144,11 @@ READERS = {
 
 
 def clean_watched(bench: Bench, broker: Broker, topic: str) -> tuple[Cleaning, float]:
-    """Clean, and give the CPU seconds too: of the broker, and of a cleaner that is a process and ends when it is done."""
-    before = measure.reaped_cpu_seconds(broker.pid)
+    """Clean, and give the CPU seconds too: of the broker, and of a cleaner that is a process of its own."""
+    before = measure.children_cpu_seconds(broker.pid)
     with bench.watch(broker, f"compaction.{topic}") as watch:
         done = clean(broker, topic)
-    return done, watch.cpu_s + measure.reaped_cpu_seconds(broker.pid) - before
+    return done, watch.cpu_s + measure.children_cpu_seconds(broker.pid) - before
 
 
 def latencies(bench: Bench, broker: Broker, expected_s: float) -> tuple[float, float]:

@@ -29,11 +29,18 @@ def test_the_clock_of_a_process_is_its_cpu_time():
     assert before <= found <= time.process_time()
 
 
-def test_processes_that_have_ended_are_counted_with_who_started_them():
-    before = measure.reaped_cpu_seconds(os.getpid())
-    busy = "import time\nwhile time.process_time() < 0.1: pass"
-    subprocess.run([sys.executable, "-c", busy], check=True)
-    assert measure.reaped_cpu_seconds(os.getpid()) - before >= 0.09
+BUSY = "import time\nwhile time.process_time() < 0.1: pass\nprint(flush=True)\ninput()"
+
+
+def test_processes_count_with_who_started_them_while_they_run_and_after():
+    before = measure.children_cpu_seconds(os.getpid())
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", BUSY], **pipes) as child:
+        child.stdout.readline()
+        running = measure.children_cpu_seconds(os.getpid())
+        child.communicate(b"\n")
+    assert running - before >= 0.09
+    assert measure.children_cpu_seconds(os.getpid()) >= running
 
 
 def test_a_watch_sees_what_its_process_used():
