@@ -120,8 +120,10 @@ class Replica:
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset that readers of committed records must not see."""
-        return self.log.producers.transactions.first_unstable(self.state.high_watermark)
+        """The first offset that readers of committed records must not see: never one that was deleted."""
+        log_ = self.log
+        first_unstable = log_.producers.transactions.first_unstable(self.state.high_watermark)
+        return max(first_unstable, log_.log_start_offset)
 
     def append_marker(
         self, marker: EndMarker, producer_id: int, producer_epoch: int, transaction_version: int

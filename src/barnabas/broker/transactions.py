@@ -63,6 +63,8 @@ class Transactions(ShardHost[TransactionShard]):
                 return shard.add_partitions(ticket, request, wall_ms)
             return shard.verify_partitions(ticket, request)
 
+        if not request.transactional_id:
+            return [ErrorCode.INVALID_REQUEST] * len(request.partitions)
         try:
             reply: PartitionsReply = yield self.asking(self.find(request.transactional_id), entry)
         except KafkaError as problem:

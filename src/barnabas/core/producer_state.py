@@ -262,6 +262,8 @@ class ProducerStates:
         transaction_version: int,
     ) -> ErrorCode:
         """Tell whether a marker may be appended; a repeated one may (KIP-1228)."""
+        if producer_id < 0 or producer_epoch < 0:
+            return ErrorCode.INVALID_REQUEST  # nobody's
         entry = self._entries.get(producer_id)
         if entry is None:
             return ErrorCode.NONE

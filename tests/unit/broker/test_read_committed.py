@@ -97,6 +97,21 @@ def test_offsets_by_isolation(kit):
     assert latest(kit, committed=True, timestamp=1001) == 1
 
 
+def test_records_that_were_deleted_hold_nobody_up(kit):
+    """Else a reader that starts at the end is sent below the start, and back, until the transaction is over."""
+    write(kit, 1, 0, count=3)
+    replica(kit).log.move_log_start(3)
+    assert latest(kit, committed=True) == 3
+    found = only(kit.ask(fetch(kit, 3), 17))
+    assert (found.last_stable_offset, found.log_start_offset) == (3, 3)
+    write(kit, 2, 0)
+    assert latest(kit, committed=True) == 3
+    end(kit, 1, commit=True)
+    assert latest(kit, committed=True) == 3
+    end(kit, 2, commit=True)
+    assert latest(kit, committed=True) == 6
+
+
 def test_a_marker_wakes_who_waits(kit):
     reader = kit.new_client()
     reader.send(fetch(kit, max_wait_ms=10_000), 17)

@@ -103,7 +103,9 @@ class Kit(NodeKit):
         )
         return self.ask(request, version)
 
-    def produce_in(self, producer, name, sequence=0, count=1, version=11, index=0):
+    def produce_in(
+        self, producer, name, sequence=0, count=1, version=11, index=0, transactional_id=ID
+    ):
         """Append records of a transaction; the code."""
         records = [Record(i, START_MS, b"k", b"v", ()) for i in range(count)]
         data = batch.build(
@@ -111,17 +113,17 @@ class Kit(NodeKit):
         )
         partition = PartitionProduceData(index=index, records=data)
         request = ProduceRequest(
-            transactional_id=ID,
+            transactional_id=transactional_id,
             acks=-1,
             timeout_ms=1000,
             topic_data=[TopicProduceData(name=name, partition_data=[partition])],
         )
         return self.ask(request, version).responses[0].partition_responses[0].error_code
 
-    def commit_offset(self, producer, topic, offset, version=3, **more):
+    def commit_offset(self, producer, topic, offset, version=3, transactional_id=ID, **more):
         partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         request = TxnOffsetCommitRequest(
-            transactional_id=ID,
+            transactional_id=transactional_id,
             group_id=GROUP,
             producer_id=producer[0],
             producer_epoch=producer[1],
@@ -456,6 +458,18 @@ def write_marker(kit, producer, topic, coordinator_epoch=0, committed=False, ver
     return answer.markers[0].topics[0].partitions[0].error_code
 
 
+def test_a_name_that_is_none_is_in_no_transaction(kit):
+    producer = kit.begin()
+    kit.find(GROUP, key_type=0)
+    kit.run(lambda: all(one.is_loaded for one in kit.node.coordinators._hosted.values()))
+    assert (
+        kit.commit_offset(producer, "a", 1, version=5, transactional_id="")
+        == ErrorCode.INVALID_REQUEST
+    )
+    code = kit.produce_in(producer, "a", version=12, transactional_id="")
+    assert code == ErrorCode.INVALID_REQUEST
+
+
 def test_an_administrator_ends_a_hanging_transaction(kit):
     producer = kit.begin()
     kit.add(producer, ("a", 0))
@@ -463,8 +477,14 @@ def test_an_administrator_ends_a_hanging_transaction(kit):
     assert write_marker(kit, producer, "nowhere") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert write_marker(kit, producer, "a") == 0
     assert kit.markers("a") == [False]
-    old = (producer[0], producer[1] - 1)
-    assert write_marker(kit, old, "a") == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert write_marker(kit, (producer[0], producer[1] + 1), "a") == 0
+    assert write_marker(kit, producer, "a") == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize("producer", [(-1, 0), (-5, -5), (4444, -1)])
+def test_markers_of_nobody_are_refused(kit, producer):
+    assert write_marker(kit, producer, "a") == ErrorCode.INVALID_REQUEST
+    assert kit.node.replicas.get("a", 0).log.log_end_offset == 0
 
 
 def test_list_by_state_and_name(kit):
