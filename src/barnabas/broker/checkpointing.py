@@ -11,10 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker import missing_logs
-from barnabas.broker.disk_failures import is_of_directory
+from barnabas.broker.disk_failures import is_passing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Task
@@ -52,21 +52,24 @@ def _found(
 
 
 def write(node: Node, directory: LogDirectory) -> Task[None]:
-    """Write a directory's files, unless it is offline; an error that is the directory's takes it offline."""
+    """Write a directory's files, unless it is offline; an error that does not pass takes it offline.
+
+    One that says that a file is gone, too: the files are made anew each time, so it is the directory that is not there.
+    """
     if not directory.is_online:
         return
     try:
         yield partial(node.directory_jobs.run, plan_write(node, directory))
     except OSError as problem:
-        if not is_of_directory(problem):
+        if is_passing(problem):
             raise
         log.critical("cannot write the checkpoints of %s: %s", directory.path, problem)
         node.replicas.take_offline(directory, problem)
 
 
-def write_all(node: Node) -> Task[None]:
-    """Write every directory's files: one that is full does not keep the others from it."""
-    for directory in node.directories:
+def write_all(node: Node, directories: Iterable[LogDirectory]) -> Task[None]:
+    """Write the files of several directories: one that is full does not keep the others from it."""
+    for directory in directories:
         try:
             yield from write(node, directory)
         except OSError as problem:

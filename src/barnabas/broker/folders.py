@@ -4,10 +4,13 @@
 |---------------------------------------------------|-----------------------------------------------------------|
 | the folder of a partition that the store knows     | is opened                                                 |
 | a folder that no topic of the store knows          | set aside as `-stray`, never deleted                      |
-| two folders of one partition                       | the one that reaches further is opened, the other goes     |
+| two folders of one partition                       | the one that reaches further is opened; the other goes if  |
+|                                                   | it is a beginning of that one, else set aside as `-stray`  |
 | a copy for a partition that the store does not know | removed                                                   |
 
-Two folders are what a crash at the end of a move between directories leaves: one is a beginning of the other, or the same.
+A crash at the end of a move between directories leaves two folders of which one is a beginning of the other, or the same. Two that
+differ were made by somebody: a start without one of the directories begins its partitions anew, and then the directory comes
+back. Which of them is wanted, a person must say.
 """
 
 from __future__ import annotations
@@ -17,10 +20,12 @@ from typing import TYPE_CHECKING
 
 from barnabas.model.ids import Offset, TopicId, TopicPartition
 from barnabas.storage.directory import Contents, LogDirectory, partition_of_future
+from barnabas.wire.batch import BatchError
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.model.cluster import Topic
+    from barnabas.storage.log import Log
 
 log = logging.getLogger(__name__)
 
@@ -59,22 +64,50 @@ def _topic_of(node: Node, key: TopicPartition, topic_id: bytes | None) -> Topic 
 def _keep_one(
     node: Node, topic: Topic, key: TopicPartition, both: tuple[LogDirectory, LogDirectory]
 ) -> LogDirectory:
-    ends = [_end_offset(node, topic, key, directory) for directory in both]
+    logs = [_open(node, topic, key, directory) for directory in both]
+    ends = [opened.log_end_offset for opened in logs]
+    is_beginning = _is_beginning(*sorted(logs, key=lambda opened: opened.log_end_offset))
+    for opened in logs:
+        opened.close(clean=False)
     kept, other = both if ends[0] > ends[1] else reversed(both)
+    told = f"{key} was in two directories: kept {kept.path} up to offset {max(ends)}"
+    if not is_beginning:
+        log.critical(
+            "%s; that in %s up to %d has other records, and is set aside as %s",
+            told, other.path, min(ends), other.rename_stray(key),
+        )  # fmt: skip
+        return kept
     # DeleteRecords may have been asked of either.
     start_offset = max(directory.log_start_offsets.get(key, 0) for directory in both)
     node.world.disk.remove_tree(other.rename_for_delete(key))
     if start_offset:
         kept.log_start_offsets[key] = Offset(start_offset)
-    log.warning(
-        "%s was in two directories: kept %s up to offset %d, removed %s up to %d",
-        key, kept.path, max(ends), other.path, min(ends),
-    )  # fmt: skip
+    log.warning("%s, removed %s up to %d", told, other.path, min(ends))
     return kept
 
 
-def _end_offset(node: Node, topic: Topic, key: TopicPartition, directory: LogDirectory) -> int:
+def _open(node: Node, topic: Topic, key: TopicPartition, directory: LogDirectory) -> Log:
     config, now_ms = node.log_config(topic.overrides), node.world.clock.now_ms()
-    opened = directory.open_log(key, TopicId(topic.id), config, now_ms)
-    opened.close(clean=False)
-    return opened.log_end_offset
+    return directory.open_log(key, TopicId(topic.id), config, now_ms)
+
+
+def _is_beginning(shorter: Log, longer: Log) -> bool:
+    """Tell whether all of one log is in the other, by its last batch; when in doubt it is not."""
+    last_offset = shorter.log_end_offset - 1
+    if last_offset < shorter.log_start_offset:
+        return True  # it has no records
+    try:
+        checksums = [_checksum(opened, last_offset) for opened in (shorter, longer)]
+    except BatchError:
+        return False
+    return None not in checksums and checksums[0] == checksums[1]
+
+
+def _checksum(opened: Log, offset: int) -> int | None:
+    """Return that of the batch with this offset, None if there is none."""
+    for segment in reversed(opened.segments):
+        if segment.base_offset <= offset:
+            position = segment.find_batch(offset, segment.size)
+            if position is not None:
+                return next(segment.headers(position, segment.size))[1].crc
+    return None

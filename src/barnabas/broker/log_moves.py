@@ -212,7 +212,7 @@ class LogMoves:
         except OSError:
             if self._node.replicas.get(*replica.key) is replica:
                 return  # the replica has been taken offline; the next start finds both folders
-        yield from checkpointing.write_all(node)
+        yield from checkpointing.write_all(node, node.directories)
 
         def set_aside() -> list[str]:
             # Not what a new topic of the same name made there meanwhile.

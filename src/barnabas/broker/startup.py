@@ -60,10 +60,9 @@ def start(node: Node) -> Task[None]:
     yield from _move_on(node, contents)
     if not replicas:
         return
-    for directory in node.directories:
-        if not directory.was_clean:
-            # What the files say of folders that went in the meantime must not meet new ones of the same name.
-            yield from checkpointing.write(node, directory)
+    # What the files say of folders that went in the meantime must not meet new ones of the same name.
+    unclean = [directory for directory in node.directories if not directory.was_clean]
+    yield from checkpointing.write_all(node, unclean)
 
 
 def _found_cluster(node: Node) -> Task[None]:

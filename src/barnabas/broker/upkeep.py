@@ -73,7 +73,7 @@ class Upkeep:
                 log.error("cannot write checkpoints", exc_info=problem)
             self._book(self._checkpoint_ms, self._write_checkpoints)
 
-        drive(checkpointing.write_all(self._node), written)
+        drive(checkpointing.write_all(self._node, self._node.directories), written)
 
     def _flush_due(self) -> None:
         now_ms = self._node.world.clock.now_ms()

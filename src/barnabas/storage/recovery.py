@@ -238,7 +238,8 @@ class _Loading:
         self.report.rebuilt_indexes.append(segment.base_offset)
         scan = Scan(segment, self.config.index_interval_bytes)
         scan.run(partial(_pass_by, segment))
-        if not scan.problem:
+        is_misplaced = following is not None and scan.next_offset > following
+        if not scan.problem and not is_misplaced:
             scan.finish()
             self.report.scanned_bytes += scan.valid_bytes
             return segment

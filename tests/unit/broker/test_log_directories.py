@@ -7,6 +7,7 @@ from node_kit import NodeKit
 
 from barnabas.model.errors import ErrorCode
 from barnabas.sim.machine import Crash
+from barnabas.sim.world import MS
 from barnabas.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -119,12 +120,15 @@ def test_the_directory_that_is_left_stops_cleanly(kit):
     assert was_clean == {ONE: True, TWO: False}
 
 
-def test_checkpoints_that_cannot_be_written_take_the_directory_offline(kit):
-    kit.disk.fail_path(f"{TWO}/recovery-point-offset-checkpoint", errno.EIO)
-    kit.produce("t", 0)
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOENT])
+def test_checkpoints_that_cannot_be_written_take_the_directory_offline(kit, code):
+    # ENOENT: somebody took the directory away, and what goes on being written to its open files is lost.
+    kit.disk.fail_path(f"{TWO}/recovery-point-offset-checkpoint", code)
+    kit.disk.fail_path(f"{TWO}/replication-offset-checkpoint", code)
+    assert codes(kit) == [0] * 4
     kit.advance(70_000)
-    assert codes(kit)[0] == 0
-    assert directories(kit)[ONE] == 0
+    assert codes(kit) == [0, FAILED, 0, FAILED]
+    assert directories(kit) == {ONE: 0, TWO: FAILED}
 
 
 def test_without_any_directory_the_start_fails(kit):
@@ -133,3 +137,40 @@ def test_without_any_directory_the_start_fails(kit):
     kit.machine.crash(Crash.PROCESS, 1000)
     kit.run(lambda: kit.machine.failed_starts)
     assert "no log directory can be used" in str(kit.machine.last_failure)
+
+
+@pytest.mark.parametrize("room", range(0, 200, 20))
+def test_a_full_disk_does_not_keep_a_broker_from_starting(kit, room):
+    kit.disk.capacity_bytes -= kit.disk.free_bytes - room
+    kit.crash(Crash.PROCESS)
+    kit.disk.capacity_bytes += 1_000_000
+    kit.advance(20_000)
+    assert codes(kit) == [0] * 4
+    assert [kit.offset("t", -1, index) for index in range(4)] == [2] * 4
+
+
+def test_a_partition_that_was_begun_anew_meanwhile_costs_a_disk_that_comes_back_no_record(kit):
+    away, back = f"{TWO}/t-1", f"{TWO}/away"
+    change_while_off(kit, lambda: kit.disk.rename(away, back))
+    for _ in range(3):  # reaches further than what was there
+        assert kit.produce("t", 1, timestamp=2).error_code == 0
+    there = kit.node.replicas.get("t", 1).directory.path
+    change_while_off(kit, lambda: kit.disk.rename(back, f"{TWO if there == ONE else ONE}/t-1"))
+    assert kit.offset("t", -1, 1) == 3
+    strays = [
+        f"{path}/{name}"
+        for path in (ONE, TWO)
+        for name in kit.disk.list(path)
+        if name.startswith("t-1.") and name.endswith("-stray")
+    ]
+    assert len(strays) == 1
+    assert kit.disk.open(f"{strays[0]}/00000000000000000000.log").size()
+
+
+def change_while_off(kit, change):
+    """Kill the process, let somebody do this to its files, and start it again."""
+    kit.machine.crash(Crash.PROCESS, MS)
+    kit.disk.is_off = False
+    change()
+    kit.run(lambda: kit.machine.is_up)
+    kit.client = kit.new_client()

@@ -717,3 +717,18 @@ def test_a_log_needs_its_folder():
     disk = SimDisk(random.Random(1))
     with pytest.raises(FileNotFoundError):
         Log.open(disk, DIRECTORY, config(), now_ms=NOW, clean=True)
+
+
+def test_a_segment_under_the_name_of_an_earlier_one_is_not_served():
+    disk = closed_disk()
+    for suffix in (".log", ".index", ".timeindex"):
+        disk.rename(path(18, suffix), path(100, suffix))
+        disk.rename(path(36, suffix), path(18, suffix))
+        disk.rename(path(100, suffix), path(36, suffix))
+    for suffix in (".index", ".timeindex"):
+        disk.remove(path(18, suffix))
+        disk.remove(path(36, suffix))
+    log = reopen(disk)
+    assert [record.offset for record in read_all(log)] == [*range(18), *range(54, 60)]
+    lost = [(one.first_offset, one.last_offset) for one in log.recovery.lost]
+    assert lost == [(18, 35), (36, 53)]
