@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 _OWN_VERSION = 2
 #: How many transactional ids are forgotten with one batch.
 _REMOVED_AT_ONCE = 1000
+#: How many transactions are aborted before others have a turn: each takes two records, and a marker per partition.
+_ABORTED_AT_ONCE = 50
 
 
 class TransactionShard:
@@ -60,6 +62,8 @@ class TransactionShard:
         self._ongoing: dict[str, None] = {}
         self._endings: dict[str, Ending] = {}
         self._abort_check_ms: int | None = None
+        #: Those whose time was over at the last check and who are still to be looked at.
+        self._overdue: list[str] = []
         self._expiry_ms: int | None = None
 
     # Requests
@@ -257,8 +261,9 @@ class TransactionShard:
         """Do what is due."""
         results = self._retry(now_ms, wall_ms)
         if self._abort_check_ms is not None and now_ms >= self._abort_check_ms:
-            self._abort_check_ms = now_ms + self._settings.abort_check_interval_ms
             results += self._abort_timed_out(wall_ms)
+            wait_ms = 0 if self._overdue else self._settings.abort_check_interval_ms
+            self._abort_check_ms = now_ms + wait_ms
         if self._expiry_ms is not None and now_ms >= self._expiry_ms:
             self._expiry_ms = now_ms + self._settings.expiration_check_interval_ms
             results += self._expire(wall_ms)
@@ -277,14 +282,24 @@ class TransactionShard:
         return results
 
     def _abort_timed_out(self, wall_ms: int) -> list[Result]:
+        """Abort some of those whose time is over. The others are looked at again in their turn: they may have ended."""
+        if not self._overdue:
+            self._overdue = [one for one in self._ongoing if self._is_overdue(one, wall_ms)]
+        some = self._overdue[:_ABORTED_AT_ONCE]
+        self._overdue = self._overdue[_ABORTED_AT_ONCE:]
         results = []
-        for transactional_id in self._ongoing:
-            now = self.transactions[transactional_id]
-            if now.start_ms + now.timeout_ms < wall_ms:
-                saved = self._abort(now, wall_ms)
-                if saved is not None:  # else the next look finds it again
+        for transactional_id in some:
+            if self._is_overdue(transactional_id, wall_ms):
+                saved = self._abort(self.transactions[transactional_id], wall_ms)
+                if saved is not None:  # else the next check finds it again
                     results.append(_ended([saved], saved, wall_ms))
         return results
+
+    def _is_overdue(self, transactional_id: str, wall_ms: int) -> bool:
+        if transactional_id not in self._ongoing:
+            return False
+        now = self.transactions[transactional_id]
+        return now.start_ms + now.timeout_ms < wall_ms
 
     def _expire(self, wall_ms: int) -> list[Result]:
         """Forget transactional ids that nobody came back for."""

@@ -482,6 +482,40 @@ def test_time_runs_from_the_first_partition_through_a_restart(host):
     assert host.now().state is TransactionState.COMPLETE_ABORT
 
 
+def test_many_that_run_out_of_time_are_aborted_in_pieces(host):
+    names = [f"id-{number}" for number in range(120)]
+    for name in names:
+        host.init(name)
+        host.add([A0], transactional_id=name)
+    host.now_ms += TIMEOUT_MS + 10_000
+    host.wall_ms += TIMEOUT_MS + 10_000
+    first = host.shard.on_time(host.now_ms, host.wall_ms)
+    assert 0 < len(first) < len(names)
+    for result in first:
+        host.apply(result)
+    assert host.shard.next_deadline_ms() == host.now_ms
+    # In between, one ends by itself and another is forced to: neither is touched again.
+    assert host.end(True, transactional_id=names[-1]).error_code == ErrorCode.NONE
+    host.init(names[-2])
+    host.advance(0)
+    assert host.now(names[-1]).state is TransactionState.COMPLETE_COMMIT
+    ended = {host.now(name).state for name in names[:-1]}
+    assert ended == {TransactionState.COMPLETE_ABORT}
+    assert len(host.written) == len(names)
+    assert host.shard.next_deadline_ms() > host.now_ms
+
+
+def test_aborts_that_cannot_be_written_wait_for_the_next_check(host):
+    begin(host, A0)
+    host.fail_appends_with = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    host.advance(TIMEOUT_MS + 10_000)
+    assert host.now().state is TransactionState.ONGOING
+    assert host.shard.next_deadline_ms() > host.now_ms
+    host.fail_appends_with = None
+    host.advance(10_000)
+    assert host.now().state is TransactionState.COMPLETE_ABORT
+
+
 def test_time_out_in_the_last_epoch_waits_for_a_producer_id(host):
     at_epoch(host, LAST_EPOCH)
     host.add([A0])
