@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 #: -1 as a varint: the length of a null.
 _NULL: Final = 1
-#: Length in two bytes, attributes, and a byte each for timestamp delta, offset delta and the key's length.
-_COMMON: Final = struct.Struct(">BBxBBB")
+#: Length in two bytes, attributes, a byte for the timestamp delta, one or two for the offset delta, one for the key's length.
+#: No record is shorter.
+_COMMON: Final = struct.Struct(">BBxBBBB")
 
 
 def read_keys(
@@ -28,8 +29,8 @@ def read_keys(
 ) -> tuple[list[bytes | None], list[int], list[int]]:
     """Return the keys and the offset deltas of all records, and the numbers of those without a value.
 
-    Most records have a length of two bytes, and one byte each for timestamp, offset and length of the key: those
-    are read in one step.
+    Most records have a length of two bytes, one byte each for timestamp and length of the key, and one or two for the
+    offset: those are read in one step.
     """
     keys: list[bytes | None] = []
     deltas: list[int] = []
@@ -37,9 +38,12 @@ def read_keys(
     unpack = _COMMON.unpack_from
     try:
         for number in range(count):
-            low, high, timestamp, delta, length = unpack(content, position)
-            if low >= 0x80 and high | timestamp | delta | length < 0x80 and length != _NULL:
-                start = position + 6
+            low, high, timestamp, delta, length, next_byte = unpack(content, position)
+            start = position + 6
+            if delta >= 0x80 and length < 0x80:
+                delta, length = delta & 0x7F | length << 7, next_byte
+                start += 1
+            if low >= 0x80 and high | timestamp | length < 0x80 and length != _NULL:
                 after = start + (length >> 1)
                 end = position + 2 + ((low & 0x7F | high << 7) >> 1)
                 key: bytes | None = content[start:after]

@@ -43,6 +43,15 @@ def test_keys_deltas_and_missing_values(seed):
     assert nulls == [number for number, record in enumerate(records) if record.value is None]
 
 
+def test_offsets_of_one_two_and_three_bytes_and_the_smallest_record_at_the_end():
+    records = [Record(number, 1000, b"key", b"v" * 100) for number in range(9000)]
+    keys, deltas, _ = read_keys(content_of(records), 0, len(records))
+    assert (keys, deltas) == ([b"key"] * 9000, list(range(9000)))
+    smallest = content_of([Record(0, 1000, None, None)])
+    assert len(smallest) == 7
+    assert read_keys(smallest, 0, 1) == ([None], [0], [0])
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 1.0])
 @pytest.mark.parametrize("shift", [None, -86_400_000, 5])
