@@ -535,6 +535,86 @@ def test_a_transaction_on_many_partitions_ends_in_pieces(kit):
     assert kit.markers("wide") == [True]
 
 
+def test_many_unknown_partitions_are_refused_in_pieces(kit):
+    producer = kit.begin()
+    topics = [AddPartitionsToTxnTopic(name=f"none-{number}", partitions=[0]) for number in range(3)]
+    topics += [AddPartitionsToTxnTopic(name="a", partitions=list(range(1200)))]
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=ID,
+        v3_and_below_producer_id=producer[0],
+        v3_and_below_producer_epoch=producer[1],
+        v3_and_below_topics=topics,
+    )
+    codes = partition_codes(pieces_of(kit, request, 3).results_by_topic_v3_and_below)
+    unknown = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert codes == unknown * 3 + [ErrorCode.OPERATION_NOT_ATTEMPTED] + unknown * 1199
+    assert kit.state() == "Empty"
+
+
+def pieces_of(kit, request, version):
+    """Ask, and see that somebody else is answered before."""
+    order = []
+    asker, other = kit.new_client(), kit.new_client()
+    asker.send(request, version)
+    other.send(ApiVersionsRequest(), 0)
+
+    def both_answered():
+        for name, client in (("asker", asker), ("other", other)):
+            if client.answers and name not in order:
+                order.append(name)
+        return len(order) == 2
+
+    kit.run(both_answered)
+    assert order == ["other", "asker"]
+    return asker.answers[0]
+
+
+def test_many_markers_are_written_in_pieces(kit):
+    markers_asked = [
+        WritableTxnMarker(
+            producer_id=1000 + number,
+            producer_epoch=0,
+            transaction_result=True,
+            topics=[WritableTxnMarkerTopic(name="a", partition_indexes=[0])],
+            coordinator_epoch=0,
+        )
+        for number in range(700)
+    ]
+    answer = pieces_of(kit, WriteTxnMarkersRequest(markers=markers_asked), 1)
+    assert [one.producer_id for one in answer.markers] == list(range(1000, 1700))
+    assert {one.topics[0].partitions[0].error_code for one in answer.markers} == {0}
+    assert kit.markers("a") == [True] * 700
+
+
+def test_partitions_are_answered_as_they_were_named(kit):
+    producer = kit.begin()
+    for wanted in ([("b", 0), ("b", 1)], [("b", 0), ("b", 0)]):
+        assert kit.add(producer, *wanted) == [0, 0]
+    assert kit.verify(producer, ("b", 0), ("b", 1), ("b", 0)) == [0, 0]
+    empty = kit.ask(AddPartitionsToTxnRequest(transactions=[]), 5)
+    assert (empty.error_code, empty.results_by_transaction) == (0, [])
+
+
+def test_offsets_of_many_unknown_topics_are_refused_in_pieces(kit):
+    producer = kit.begin()
+    unknown = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topics = [
+        TxnOffsetCommitRequestTopic(name=f"none-{number}", partitions=[unknown])
+        for number in range(700)
+    ]
+    request = TxnOffsetCommitRequest(
+        transactional_id=ID,
+        group_id=GROUP,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        topics=topics,
+    )
+    answer = pieces_of(kit, request, 3)
+    assert [one.name for one in answer.topics] == [topic.name for topic in topics]
+    codes = {one.partitions[0].error_code for one in answer.topics}
+    assert codes == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
 def test_describe_what_is_not_there(kit):
     kit.begin()
     assert kit.describe("nobody").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.pieces import PIECE, Pieces
 from barnabas.broker.transactions import fenced_code
 from barnabas.core.txn.requests import PartitionsRequest
 from barnabas.model.cluster import INTERNAL_TOPICS
@@ -14,12 +15,16 @@ from barnabas.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from barnabas.broker.call import Call
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
     from barnabas.core.txn.requests import PartitionsReply
     from barnabas.core.txn.result import Result, Ticket
@@ -27,30 +32,28 @@ if TYPE_CHECKING:
 
 _MANY_SINCE: Final = 4
 _FENCED_SINCE: Final = 2
+#: What came of each partition.
+_Codes = dict[TopicPartition, ErrorCode]
 
 
-def handle(call: Call) -> Task[AddPartitionsToTxnResponse]:
+def handle(call: Call) -> Task[Response]:
     """Add the partitions of each transaction, or only tell whether they are in it."""
-    request: AddPartitionsToTxnRequest = call.request
-    results = []
-    for transaction in _transactions(request):
-        partitions = [
-            TopicPartition(topic.name, index)
-            for topic in transaction.topics
-            for index in topic.partitions
-        ]
-        codes = _check_partitions(call, partitions)
-        if not any(codes):
-            codes = yield from _ask(call, transaction, tuple(partitions))
-        results.append(_result(transaction.transactional_id, partitions, codes))
+    pieces = Pieces(call)
+    answers: list[tuple[AddPartitionsToTxnTransaction, _Codes]] = []
+    for transaction in _transactions(call):
+        codes = yield from _look_up(call, transaction, pieces)
+        if not any(codes.values()):
+            codes = yield from _ask(call, transaction, tuple(codes))
+        answers.append((transaction, codes))
     if call.version >= _MANY_SINCE:
-        return AddPartitionsToTxnResponse(results_by_transaction=results)
-    (one,) = results
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=one.topic_results)
+        return (yield from pieces.respond(lambda: _respond_to_many(answers)))
+    ((transaction, codes),) = answers
+    return (yield from pieces.respond(lambda: _respond(transaction.topics, codes)))
 
 
-def _transactions(request: AddPartitionsToTxnRequest) -> list[AddPartitionsToTxnTransaction]:
-    if request.transactions:
+def _transactions(call: Call) -> list[AddPartitionsToTxnTransaction]:
+    request: AddPartitionsToTxnRequest = call.request
+    if call.version >= _MANY_SINCE:
         return request.transactions
     return [
         AddPartitionsToTxnTransaction(
@@ -62,26 +65,37 @@ def _transactions(request: AddPartitionsToTxnRequest) -> list[AddPartitionsToTxn
     ]
 
 
-def _check_partitions(call: Call, partitions: list[TopicPartition]) -> list[ErrorCode]:
-    """Tell what is wrong with each; if one is wrong, none is added."""
+def _look_up(
+    call: Call, transaction: AddPartitionsToTxnTransaction, pieces: Pieces
+) -> Task[_Codes]:
+    """Tell what is wrong with each partition; if one is wrong, none is added."""
     is_client = call.version < _MANY_SINCE
-    codes = []
-    for one in partitions:
-        topic = call.node.topics.by_name.get(one.topic)
-        if is_client and one.topic in INTERNAL_TOPICS:
-            codes.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        elif topic is None or not 0 <= one.partition < len(topic.partitions):
-            codes.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        else:
-            codes.append(ErrorCode.NONE)
-    if any(codes):
-        return [code or ErrorCode.OPERATION_NOT_ATTEMPTED for code in codes]
+    codes: _Codes = {}
+    for topic in transaction.topics:
+        for start in range(0, len(topic.partitions), PIECE):
+            known = call.node.topics.by_name.get(topic.name)
+            count = 0 if known is None else len(known.partitions)
+            some = topic.partitions[start : start + PIECE]
+            for index in some:
+                if is_client and topic.name in INTERNAL_TOPICS:
+                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                elif 0 <= index < count:
+                    code = ErrorCode.NONE
+                else:
+                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                codes[TopicPartition(topic.name, index)] = code
+            pieces.count(len(some))
+            if pieces.is_full:
+                yield pieces.pause
+        pieces.count(1)
+    if any(codes.values()):
+        return {one: code or ErrorCode.OPERATION_NOT_ATTEMPTED for one, code in codes.items()}
     return codes
 
 
 def _ask(
     call: Call, transaction: AddPartitionsToTxnTransaction, partitions: tuple[TopicPartition, ...]
-) -> Task[list[ErrorCode]]:
+) -> Task[_Codes]:
     request = PartitionsRequest(
         transaction.transactional_id,
         transaction.producer_id,
@@ -96,42 +110,63 @@ def _ask(
         return shard.add_partitions(ticket, request, wall_ms)
 
     if not transaction.transactional_id:
-        return [ErrorCode.INVALID_REQUEST] * len(partitions)
+        return dict.fromkeys(partitions, ErrorCode.INVALID_REQUEST)
     transactions = call.node.transactions
     try:
         reply: PartitionsReply = yield transactions.asking(
             transactions.find(transaction.transactional_id), entry
         )
     except KafkaError as problem:
-        return [problem.code] * len(partitions)
-    return [fenced_code(code, call.version, _FENCED_SINCE) for code in reply.codes]
+        return dict.fromkeys(partitions, problem.code)
+    codes = (fenced_code(code, call.version, _FENCED_SINCE) for code in reply.codes)
+    return dict(zip(partitions, codes, strict=True))
 
 
 def refuse(
     request: AddPartitionsToTxnRequest, code: ErrorCode, _message: str | None
 ) -> AddPartitionsToTxnResponse:
     """Refuse everything: brokers read the one code, clients that of each partition."""
-    (one,) = _transactions(request)[:1]
-    partitions = [
-        TopicPartition(topic.name, index) for topic in one.topics for index in topic.partitions
-    ]
     if request.transactions:
         return AddPartitionsToTxnResponse(error_code=code)
-    result = _result("", partitions, [code] * len(partitions))
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results)
+    topics = request.v3_and_below_topics
+    places = (TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
+    return _respond(topics, dict.fromkeys(places, code))
 
 
-def _result(
-    transactional_id: str, partitions: list[TopicPartition], codes: list[ErrorCode]
-) -> AddPartitionsToTxnResult:
-    topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
-    for (topic, index), code in zip(partitions, codes, strict=True):
-        one = AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
-        topics.setdefault(topic, []).append(one)
-    return AddPartitionsToTxnResult(
-        transactional_id=transactional_id,
-        topic_results=[
-            AddPartitionsToTxnTopicResult(name=name, results_by_partition=results)
-            for name, results in topics.items()
+def _respond(topics: list[AddPartitionsToTxnTopic], codes: _Codes) -> AddPartitionsToTxnResponse:
+    """Answer a client: topics and partitions as it named them."""
+    results = [
+        _result(
+            topic.name,
+            ((index, codes[TopicPartition(topic.name, index)]) for index in topic.partitions),
+        )
+        for topic in topics
+    ]
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+
+
+def _respond_to_many(
+    answers: list[tuple[AddPartitionsToTxnTransaction, _Codes]],
+) -> AddPartitionsToTxnResponse:
+    """Answer a broker: every partition once."""
+    results = []
+    for transaction, codes in answers:
+        topics: dict[str, list[tuple[int, ErrorCode]]] = {}
+        for (name, index), code in codes.items():
+            topics.setdefault(name, []).append((index, code))
+        result = AddPartitionsToTxnResult(
+            transactional_id=transaction.transactional_id,
+            topic_results=[_result(name, found) for name, found in topics.items()],
+        )
+        results.append(result)
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+def _result(name: str, codes: Iterable[tuple[int, ErrorCode]]) -> AddPartitionsToTxnTopicResult:
+    return AddPartitionsToTxnTopicResult(
+        name=name,
+        results_by_partition=[
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+            for index, code in codes
         ],
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.pieces import Pieces
 from barnabas.core.group.offset_requests import (
     CommitPartition,
     CommitReply,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.broker.call import Call
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
 
 _LOADING_SINCE: Final = 2
@@ -32,9 +34,10 @@ _NO_ID: Final = bytes(16)
 _Codes = dict[tuple[str, bytes], dict[int, ErrorCode]]
 
 
-def handle(call: Call) -> Task[TxnOffsetCommitResponse]:
+def handle(call: Call) -> Task[Response]:
     """Commit what can be; partitions that are not there are refused one by one."""
     asked: TxnOffsetCommitRequest = call.request
+    pieces = Pieces(call)
     codes: _Codes = {}
     topics: dict[str, CommitTopic] = {}
     places: dict[str, dict[int, ErrorCode]] = {}
@@ -45,6 +48,9 @@ def handle(call: Call) -> Task[TxnOffsetCommitResponse]:
             topics.setdefault(found.name, CommitTopic(found.name, found.topic_id, []))
             topics[found.name].partitions += found.partitions
             places[found.name] = place
+        pieces.count(1 + len(topic.partitions))
+        if pieces.is_full:
+            yield pieces.pause
     if topics:
         request = CommitRequest(
             asked.group_id,
@@ -59,7 +65,7 @@ def handle(call: Call) -> Task[TxnOffsetCommitResponse]:
         )
         for name, answered in _answers(request, reply):
             places[name].update(answered)
-    return _response(call.version, codes)
+    return (yield from pieces.respond(lambda: _response(call.version, codes)))
 
 
 def _key(topic: TxnOffsetCommitRequestTopic) -> tuple[str, bytes]:

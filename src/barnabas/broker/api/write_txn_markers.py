@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker import markers
+from barnabas.broker.pieces import Pieces
 from barnabas.model.ids import TopicPartition
 from barnabas.wire.batch import Producer
 from barnabas.wire.control_batch import EndMarker
@@ -19,13 +20,15 @@ from barnabas.wire.messages.write_txn_markers import (
 
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
     from barnabas.model.errors import ErrorCode
 
 
-def handle(call: Call) -> Task[WriteTxnMarkersResponse]:
+def handle(call: Call) -> Task[Response]:
     """Write each marker to each of its partitions."""
     request: WriteTxnMarkersRequest = call.request
+    pieces = Pieces(call)
     # Markers of one producer are told together, as in Kafka.
     answers: dict[int, dict[TopicPartition, ErrorCode]] = {}
     for one in request.markers:
@@ -35,6 +38,13 @@ def handle(call: Call) -> Task[WriteTxnMarkersResponse]:
             call.node, marker, producer, one.transaction_version, _partitions(one)
         )
         answers.setdefault(one.producer_id, {}).update(written)
+        pieces.count(1 + len(written))
+        if pieces.is_full:
+            yield pieces.pause
+    return (yield from pieces.respond(lambda: _response(answers)))
+
+
+def _response(answers: dict[int, dict[TopicPartition, ErrorCode]]) -> WriteTxnMarkersResponse:
     results = [_result(producer_id, codes) for producer_id, codes in answers.items()]
     return WriteTxnMarkersResponse(markers=results)
 
