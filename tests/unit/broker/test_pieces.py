@@ -10,17 +10,22 @@ from barnabas.broker.node import DECODED_AT_ONCE
 from barnabas.broker.pieces import PIECE
 from barnabas.wire.messages import (
     consumer_group_describe,
+    create_topics,
     delete_groups,
     delete_topics,
+    describe_configs,
     describe_groups,
     find_coordinator,
     join_group,
     list_groups,
+    list_offsets,
+    metadata,
     offset_commit,
     offset_fetch,
 )
 
 GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_ID = 69, 100
+UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC, TOPIC_ALREADY_EXISTS = 3, 17, 36
 MANY = [f"group-{number}" for number in range(3 * PIECE + 1)]
 
 
@@ -231,3 +236,82 @@ def test_a_large_request_that_is_none_ends_its_link_only(kit):
     kit.run(lambda: client.is_closed)
     assert kit.ask(list_groups.ListGroupsRequest(), 5).error_code == 0
     assert kit.node.metrics.failures == 0
+
+
+# Topics and settings
+
+
+def test_metadata_of_many_names(kit):
+    names = [*MANY, "t", "t", "group-0"]
+    topics = [metadata.MetadataRequestTopic(name=name) for name in names]
+    request = metadata.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    answer = ask_in_pieces(kit, request, 9)
+    assert [one.name for one in answer.topics] == [*MANY, "t"]
+    assert {one.error_code for one in answer.topics[:-1]} == {UNKNOWN_TOPIC_OR_PARTITION}
+    assert len(answer.topics[-1].partitions) == 3
+
+
+def test_metadata_of_all_topics(kit):
+    kit.create("wide", partitions=3 * PIECE)
+    names = [name for name in kit.node.topics.by_name if name != "wide"]
+    kit.create("last")
+    answer = ask_in_pieces(kit, metadata.MetadataRequest(topics=None), 9)
+    assert [one.name for one in answer.topics] == [*names, "wide", "last"]
+    assert len(answer.topics[-2].partitions) == 3 * PIECE
+
+
+def test_metadata_does_not_tell_of_topics_that_go_meanwhile(kit):
+    for name in ("x", "y", "z"):
+        kit.create(name, partitions=PIECE)
+    gone = kit.node.topics.by_name["z"]
+    end_turn = kit.node.on_turn_end
+
+    def drop():
+        if "z" in kit.node.topics.by_name:
+            kit.node.topics.drop(gone)
+        end_turn()
+
+    kit.node.on_turn_end = drop
+    answer = kit.ask(metadata.MetadataRequest(topics=None), 9)
+    assert [one.name for one in answer.topics][-2:] == ["x", "y"]
+
+
+def test_settings_of_a_broker_many_times(kit):
+    broker = describe_configs.DescribeConfigsResource(resource_type=4, resource_name="1")
+    nobody = describe_configs.DescribeConfigsResource(resource_type=2, resource_name="nobody")
+    request = describe_configs.DescribeConfigsRequest(resources=[broker, nobody] * 20)
+    answer = ask_in_pieces(kit, request, 4)
+    alone = kit.ask(describe_configs.DescribeConfigsRequest(resources=[broker, nobody]), 4)
+    assert answer.results == alone.results * 20
+
+
+def test_offsets_of_many_partitions(kit):
+    kit.produce("t", 1)
+    asked = [
+        list_offsets.ListOffsetsPartition(partition_index=index, timestamp=-1)
+        for index in range(3 * PIECE)
+    ]
+    topic = list_offsets.ListOffsetsTopic(name="t", partitions=asked)
+    found = ask_in_pieces(kit, list_offsets.ListOffsetsRequest(topics=[topic]), 7).topics[0]
+    assert [one.offset for one in found.partitions[:3]] == [0, 1, 0]
+    assert {one.error_code for one in found.partitions[3:]} == {UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_topics_that_are_checked_made_and_deleted_by_the_hundred(kit):
+    names = [f"new-{number}" for number in range(PIECE // 2)]
+    topics = [
+        create_topics.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        for name in [*names, "bad name", "t"]
+    ]
+    request = create_topics.CreateTopicsRequest(topics=topics, validate_only=True)
+    outcomes = [0] * len(names) + [INVALID_TOPIC, TOPIC_ALREADY_EXISTS]
+    assert [one.error_code for one in ask_in_pieces(kit, request, 7).topics] == outcomes
+    assert not any(name in kit.node.topics.by_name for name in names)
+    request.validate_only = False
+    assert [one.error_code for one in ask_in_pieces(kit, request, 7).topics] == outcomes
+    assert all(name in kit.node.topics.by_name for name in names)
+    deleted = delete_topics.DeleteTopicsRequest(topic_names=[*MANY, *names])
+    answer = ask_in_pieces(kit, deleted, 5)
+    codes = [UNKNOWN_TOPIC_OR_PARTITION] * len(MANY) + [0] * len(names)
+    assert [one.error_code for one in answer.responses] == codes
+    assert not any(name in kit.node.topics.by_name for name in names)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker import topic_creation
+from barnabas.broker.pieces import Pieces
 from barnabas.broker.tasks import drive, together
 from barnabas.model.config.describe import describe_topic
 from barnabas.model.errors import ErrorCode, KafkaError
@@ -22,6 +23,7 @@ from barnabas.wire.messages.create_topics import (
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
     from barnabas.broker.node import Node
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
     from barnabas.model.cluster import Topic
 
@@ -29,16 +31,22 @@ log = logging.getLogger(__name__)
 
 #: Kafka's brokers answer with the new topic's settings from this version on (KIP-525).
 _DETAILS_SINCE = 5
+#: A plan of a topic, and its settings in the answer.
+_STEPS_PER_TOPIC: Final = 10
 
 
-def handle(call: Call) -> Task[CreateTopicsResponse]:
+def handle(call: Call) -> Task[Response]:
     """Create, or with validate_only just check."""
     request: CreateTopicsRequest = call.request
     times = Counter(wanted.name for wanted in request.topics)
     planned: list[Topic] = []
     outcomes: dict[str, Topic | BaseException] = {}
+    pieces = Pieces(call)
     # A name that is there twice is refused once.
     for wanted in {wanted.name: wanted for wanted in request.topics}.values():
+        pieces.count(_STEPS_PER_TOPIC)
+        if pieces.is_full:
+            yield pieces.pause
         try:
             if times[wanted.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -54,7 +62,8 @@ def handle(call: Call) -> Task[CreateTopicsResponse]:
         creations = [partial(drive, topic_creation.create(call.node, topic)) for topic in planned]
         errors = yield together(creations)
         outcomes.update((t.name, e) for t, e in zip(planned, errors, strict=True) if e is not None)
-    return CreateTopicsResponse(topics=_results(call, outcomes))
+    results = _results(call, outcomes)
+    return (yield from pieces.respond(lambda: CreateTopicsResponse(topics=results)))
 
 
 def _results(call: Call, outcomes: dict[str, Topic | BaseException]) -> list[CreatableTopicResult]:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.broker import topic_deletion
+from barnabas.broker.pieces import Pieces
 from barnabas.model.cluster import Topic
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.delete_topics import (
@@ -17,6 +18,7 @@ from barnabas.wire.messages.delete_topics import (
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
     from barnabas.broker.node import Node
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
 
 #: How a request says which topic: one of the two.
@@ -26,12 +28,13 @@ _DISABLED_CODE_SINCE = 3
 _NO_ID = bytes(16)
 
 
-def handle(call: Call) -> Task[DeleteTopicsResponse]:
+def handle(call: Call) -> Task[Response]:
     """Delete what can be deleted, and say of the rest why not."""
     if not call.node.config.get_bool("delete.topic.enable"):
         newer = call.version >= _DISABLED_CODE_SINCE
         code = ErrorCode.TOPIC_DELETION_DISABLED if newer else ErrorCode.INVALID_REQUEST
         raise KafkaError(code, "Topic deletion is disabled: delete.topic.enable is false.")
+    pieces = Pieces(call)
     results = []
     for key, topic in _decide(call.node, _keys(call.request)).items():
         try:
@@ -42,7 +45,10 @@ def handle(call: Call) -> Task[DeleteTopicsResponse]:
             results.append(_failed(key, refusal.code, refusal.message))
         else:
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id))
-    return DeleteTopicsResponse(responses=results)
+        pieces.count(1)
+        if pieces.is_full:
+            yield pieces.pause
+    return (yield from pieces.respond(lambda: DeleteTopicsResponse(responses=results)))
 
 
 def refuse(

@@ -10,6 +10,7 @@ from barnabas.broker.config_changes import (
     find_topic,
     unsupported_resource,
 )
+from barnabas.broker.pieces import Pieces
 from barnabas.model.config.describe import (
     ConfigEntry,
     describe_broker,
@@ -30,19 +31,27 @@ from barnabas.wire.messages.describe_configs import (
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
     from barnabas.broker.node import Node
+    from barnabas.broker.pieces import Response
+    from barnabas.broker.tasks import Task
 
 _KNOWN: Final = frozenset(ResourceType)
 
 
-def handle(call: Call) -> DescribeConfigsResponse:
+def handle(call: Call) -> Task[Response]:
     """Describe each resource; one that is refused does not keep the others from being told."""
     request: DescribeConfigsRequest = call.request
     for resource in request.resources:
         if resource.resource_type not in _KNOWN:
             raise unsupported_resource(resource.resource_type)
-    return DescribeConfigsResponse(
-        results=[_describe(call.node, request, resource) for resource in request.resources]
-    )
+    pieces = Pieces(call)
+    results = []
+    for resource in request.resources:
+        described = _describe(call.node, request, resource)
+        results.append(described)
+        pieces.count(1 + len(described.configs))
+        if pieces.is_full:
+            yield pieces.pause
+    return (yield from pieces.respond(lambda: DescribeConfigsResponse(results=results)))
 
 
 def refuse(

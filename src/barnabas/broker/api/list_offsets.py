@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.batch import BatchError
 from barnabas.wire.compression import CompressionError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.call import Call
+    from barnabas.broker.pieces import Response
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
 
@@ -45,10 +47,12 @@ _LEADER_EPOCH_SINCE: Final = 4
 _NOTHING: Final = (-1, -1, -1)
 
 
-def handle(call: Call) -> Task[ListOffsetsResponse]:
+def handle(call: Call) -> Task[Response]:
     """Look up every partition; those that need the disk go to the background."""
+    pieces = Pieces(call)
     topics = []
     for topic in call.request.topics:
+        pieces.count(1)
         twice = _named_twice(topic.partitions)
         answers = []
         # One that is named twice is refused once.
@@ -60,8 +64,11 @@ def handle(call: Call) -> Task[ListOffsetsResponse]:
             if call.version < _LEADER_EPOCH_SINCE:
                 answer.leader_epoch = -1
             answers.append(answer)
+            pieces.count(1)
+            if pieces.is_full:
+                yield pieces.pause
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(topics=topics)
+    return (yield from pieces.respond(lambda: ListOffsetsResponse(topics=topics)))
 
 
 def refuse(

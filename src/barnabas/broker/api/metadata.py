@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker import topic_creation
 from barnabas.broker.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.model.ids import topic_name_problem
 from barnabas.wire.messages.metadata import (
@@ -20,6 +21,7 @@ from barnabas.wire.messages.metadata import (
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
     from barnabas.broker.node import Node
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
     from barnabas.model.cluster import Topic
 
@@ -29,16 +31,24 @@ _TOPIC_IDS_SINCE = 12
 _NO_ID = bytes(16)
 
 
-def handle(call: Call) -> Task[MetadataResponse]:
+def handle(call: Call) -> Task[Response]:
     """Answer for the topics named, or for all."""
     request: MetadataRequest = call.request
     node = call.node
     every = request.topics is None or (call.version == 0 and not request.topics)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    pieces = Pieces(call)
+    topics = []
     if every:
-        topics = [_known(node, topic, operations) for topic in node.topics.by_name.values()]
+        for name in list(node.topics.by_name):
+            topic = node.topics.by_name.get(name)
+            if topic is None:
+                continue  # deleted during a pause
+            topics.append(_known(node, topic, operations))
+            pieces.count(1 + len(topic.partitions))
+            if pieces.is_full:
+                yield pieces.pause
     else:
-        topics = []
         _check_wanted(call)
         told: dict[tuple[str | None, bytes], None] = {}
         for wanted in request.topics or ():
@@ -48,9 +58,12 @@ def handle(call: Call) -> Task[MetadataResponse]:
             if key not in told:
                 told[key] = None
                 topics.append(answer)
+            pieces.count(1 + len(answer.partitions))
+            if pieces.is_full:
+                yield pieces.pause
     host, port = node.address_for(call.link)
     cluster_operations = request.include_cluster_authorized_operations
-    return MetadataResponse(
+    response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.broker_id, host=host, port=port, rack=node.rack)
         ],
@@ -59,6 +72,7 @@ def handle(call: Call) -> Task[MetadataResponse]:
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if cluster_operations else NOT_ASKED,
     )
+    return (yield from pieces.respond(lambda: response))
 
 
 def refuse(request: MetadataRequest, code: ErrorCode, _message: str | None) -> MetadataResponse:
