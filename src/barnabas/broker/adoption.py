@@ -152,7 +152,7 @@ class _Planning:
     def __init__(self, config: BrokerConfig, cluster: KafkaCluster | None) -> None:
         self._config = config
         self._cluster = cluster or KafkaCluster()
-        # A log that could not be read to its end does not know the topics that came later.
+        # A log that could not be read to its end does not know the topics that came later; that is told once.
         self._knows_topics = cluster is not None and not cluster.problem
         self._adoption = Adoption(has_metadata=cluster is not None)
         if self._cluster.problem:
@@ -166,8 +166,13 @@ class _Planning:
     def take_topic(self, name: str, folders: list[Folder], new_id: Callable[[], bytes]) -> None:
         known = self._cluster.topics.get(name)
         if known is None and self._knows_topics:
-            self._note(f"topic {name} had been deleted: its folders are left out")
-            return
+            if all(folder.topic_id in self._cluster.removed for folder in folders):
+                self._note(f"topic {name} had been deleted: its folders are left out")
+                return
+            # The log may have lost its end, which looks like one that ends there.
+            self._note(
+                f"topic {name} is not in the metadata log: it gets default settings; delete it if it should be gone"
+            )
         topic_id = _topic_id(known, folders) or TopicId(new_id())
         for folder in [one for one in folders if one.topic_id not in (None, topic_id)]:
             self._note(f"{folder.key} is of an older topic of that name: its folder is left out")

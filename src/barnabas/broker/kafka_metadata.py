@@ -50,6 +50,8 @@ class KafkaCluster:
     """The state at the end of the log."""
 
     topics: dict[str, KafkaTopic] = field(default_factory=dict)
+    #: Ids of topics that were deleted, as far back as the log goes.
+    removed: set[bytes] = field(default_factory=set)
     #: (resource type, resource name) -> settings.
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
     next_producer_id: int = 0
@@ -146,6 +148,7 @@ class _Replay:
         self.cluster.topics[record.name] = KafkaTopic(record.name, topic_id)
 
     def remove_topic(self, record: Any) -> None:  # noqa: ANN401 - as above
+        self.cluster.removed.add(bytes(record.topic_id))
         name = self._names.pop(bytes(record.topic_id), None)
         if name is not None:
             self.cluster.topics.pop(name, None)

@@ -30,7 +30,7 @@ from barnabas.runtime.assembly import STORE_FILE
 from barnabas.runtime.directory_copy import copy_folder, folder_bytes, sync_folder
 from barnabas.runtime.offline_store import write_store
 from barnabas.runtime.read_only_disk import ReadOnlyDisk
-from barnabas.storage import checkpoints
+from barnabas.storage import checkpoints, meta_properties
 from barnabas.storage.directory import (
     CLEAN_SHUTDOWN_CONTENT,
     CLEAN_SHUTDOWN_FILE,
@@ -39,8 +39,9 @@ from barnabas.storage.directory import (
 from barnabas.storage.verify_directory import CHECKPOINTS, view_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from barnabas.model.ids import TopicPartition
     from barnabas.storage.meta_properties import MetaProperties
 
 COPY, LINK, IN_PLACE = "copy", "link", "in-place"
@@ -116,9 +117,16 @@ def _target(sources: Sequence[str], how: str, options: dict[str, Any]) -> str:
     else:
         target = os.path.abspath(options["data_dir"] or DEFAULT_DATA_DIR)
         taken = os.path.isdir(target) and bool(os.listdir(target))
+    if how != IN_PLACE and any(_is_within(target, path) for path in sources):
+        raise Failure(f"{target} is in the directory that it is made from", "name another one")
     if taken:
         raise Failure(f"{target} is in use already", "name a new directory with --data-dir")
     return target
+
+
+def _is_within(path: str, folder: str) -> bool:
+    path, folder = os.path.realpath(path), os.path.realpath(folder)
+    return path != folder and os.path.commonpath((path, folder)) == folder
 
 
 # Looking
@@ -130,6 +138,7 @@ def _look(disk: ReadOnlyDisk, sources: Sequence[str], how: str, options: dict[st
     if not any(view.partitions for view in views):
         raise Failure(f"{', '.join(sources)}: no partition is there", "name Kafka's log.dirs")
     identity = next((one for one in identities if one is not None), None)
+    _check_sources(sources, identities, [view.partitions for view in views])
     config = BrokerConfig({"node.id": str(_node_id(identity, how, options))})
     pattern = options["topics"]
 
@@ -145,6 +154,34 @@ def _look(disk: ReadOnlyDisk, sources: Sequence[str], how: str, options: dict[st
     cluster_id = (identity.cluster_id if identity else None) or topic_id_text(TopicId(_new_id()))
     sizes = {folder.path: folder_bytes(folder.path) for folder in adoption.folders}
     return Source(tuple(sources), cluster_id, all(view.clean for view in views), adoption, sizes)
+
+
+def _check_sources(
+    sources: Sequence[str],
+    identities: Sequence[MetaProperties | None],
+    partitions: Sequence[Iterable[TopicPartition]],
+) -> None:
+    """Refuse what is not the directories of one Kafka: folders with a number behind their name are everywhere."""
+    if not any(identities):
+        raise Failure(
+            f"{', '.join(sources)}: no {meta_properties.FILE_NAME} is there, so it is no directory of Kafka's",
+            "name Kafka's log.dirs",
+        )
+    clusters = {one.cluster_id for one in identities if one is not None and one.cluster_id}
+    if len(clusters) > 1:
+        raise Failure(
+            f"{', '.join(sources)}: of different clusters ({', '.join(sorted(clusters))})",
+            "name the log.dirs of one broker",
+        )
+    places: dict[TopicPartition, str] = {}
+    for path, keys in zip(sources, partitions, strict=True):
+        for key in keys:
+            if key in places:
+                raise Failure(
+                    f"{key} is in {places[key]} and in {path}",
+                    "name each directory once, and move one of the two folders out of the way",
+                )
+            places[key] = path
 
 
 def _node_id(identity: MetaProperties | None, how: str, options: dict[str, Any]) -> int:

@@ -15,6 +15,9 @@ from barnabas.sim.disk import SimDisk
 from barnabas.storage import epoch_file, partition_metadata, producer_snapshot
 from barnabas.wire.messages.metadata_records.client_quota_record import ClientQuotaRecord
 from barnabas.wire.messages.metadata_records.producer_ids_record import ProducerIdsRecord
+from barnabas.wire.messages.metadata_records.remove_topic_record import RemoveTopicRecord
+
+ID_C = bytes(range(3, 19))
 
 ROOT = "/data"
 NEW_ID = b"new id for tests"
@@ -79,11 +82,15 @@ def test_files_that_cannot_be_read_say_nothing(disk):
 
 
 def test_the_metadata_log_says_what_still_exists(disk):
-    write_log(disk, ROOT, topic("a", ID_A, 7, 2, 0), topic("gone", ID_B, 0))
+    removed = RemoveTopicRecord(topic_id=ID_C)
+    write_log(
+        disk, ROOT,
+        topic("a", ID_A, 7, 2, 0), topic("gone", ID_B, 0), topic("deleted", ID_C, 0), [removed],
+    )  # fmt: skip
     folder(disk, "a-0", ID_A, epoch=4)
     folder(disk, "a-1", ID_A, epoch=9)
     folder(disk, "a-2", ID_B)
-    folder(disk, "deleted-0", ID_B)
+    folder(disk, "deleted-0", ID_C)
     adoption = plan(disk)
     assert shape(adoption) == {"a": (ID_A, [8, 10, 1])}
     assert len(adoption.folders) == 2
@@ -93,6 +100,15 @@ def test_the_metadata_log_says_what_still_exists(disk):
         "topic deleted had been deleted: its folders are left out",
         "topic gone has no folder here",
     ]
+
+
+def test_a_metadata_log_that_lost_its_end_hides_no_topic(disk):
+    write_log(disk, ROOT, topic("a", ID_A, 7))
+    folder(disk, "a-0", ID_A)
+    folder(disk, "b-0", ID_B, epoch=3)
+    adoption = plan(disk)
+    assert shape(adoption) == {"a": (ID_A, [8]), "b": (ID_B, [4])}
+    assert "topic b is not in the metadata log" in adoption.notes[0]
 
 
 def test_a_damaged_metadata_log_hides_no_topic(disk):

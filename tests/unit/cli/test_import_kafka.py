@@ -187,3 +187,28 @@ def test_without_a_metadata_log_settings_are_missed_aloud(source, tmp_path):
     assert "not stopped cleanly" in shown
     assert "--set node.id=4" in shown
     assert not (tmp_path / "new/.kafka_cleanshutdown").exists()
+
+
+def test_what_is_not_kafkas_is_refused(source, tmp_path):
+    (source / "meta.properties").unlink()
+    assert "no directory of Kafka's" in run(source, "--data-dir", tmp_path / "new", code=1)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_directory_that_is_named_twice_is_refused(source, tmp_path):
+    shown = run(source, source, "--data-dir", tmp_path / "new", code=1)
+    assert f"is in {source} and in {source}" in shown
+
+
+def test_directories_of_two_clusters_are_refused(source, tmp_path):
+    other = tmp_path / "other"
+    (other / "more-0").mkdir(parents=True)
+    meta = MetaProperties(1, "another", 7, None)
+    (other / "meta.properties").write_bytes(meta_properties.encode(meta))
+    assert "of different clusters" in run(source, other, "--data-dir", tmp_path / "new", code=1)
+
+
+def test_the_new_directory_is_not_made_within_the_source(source):
+    before = files(source)
+    assert "name another one" in run(source, "--data-dir", source / "new", code=1)
+    assert files(source) == before
