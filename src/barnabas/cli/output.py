@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "yaml")
 _MILLIS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
 _BYTES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+#: A topic's name has at most 249 characters; an id of a client may have thirty thousand.
+_WIDTH_MAX = 249
 
 
 def to_yaml(data: Any) -> str:  # noqa: ANN401 - any JSON-like value
@@ -50,10 +52,14 @@ def _cell(value: object) -> str:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]], indent: str = "") -> str:
-    """Columns aligned under their headings; a column of whole numbers is aligned right."""
+    """Columns aligned under their headings; a column of whole numbers is aligned right.
+
+    What is longer than any name stands out of its column, and does not widen it for all others.
+    """
     cells = [[_cell(value) for value in row] for row in rows]
     columns = range(len(headings))
-    widths = [max([len(headings[c]), *(len(row[c]) for row in cells)]) for c in columns]
+    longest = [max([len(headings[c]), *(len(row[c]) for row in cells)]) for c in columns]
+    widths = [min(one, _WIDTH_MAX) for one in longest]
     numeric = [bool(rows) and all(type(row[c]) is int for row in rows) for c in columns]
 
     def line(row: Sequence[str]) -> str:

@@ -68,3 +68,10 @@ def test_counting():
         "1 record",
         "2,000 records",
     ]
+
+
+def test_one_endless_name_does_not_widen_the_table_for_all():
+    endless = "x" * 30_000
+    lines = click.unstyle(table(("ID", "N"), [("a", 1), (endless, 2)])).splitlines()
+    assert len(lines[1]) < 300
+    assert lines[2] == f"{endless}  2"
