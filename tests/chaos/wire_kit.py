@@ -69,6 +69,10 @@ def reserved_address():
         yield f"127.0.0.1:{holder.getsockname()[1]}"
 
 
+class ClosedByPeer(AssertionError):
+    """There is no answer, and there will be none."""
+
+
 class RawClient:
     """One blocking connection that can send anything."""
 
@@ -79,7 +83,11 @@ class RawClient:
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(DEADLINE_S)
-        self.socket.connect((host, port))
+        try:
+            self.socket.connect((host, port))
+        except OSError:
+            self.socket.close()
+            raise
         self.correlation_id = 0
 
     def __enter__(self):
@@ -107,7 +115,8 @@ class RawClient:
 
     def receive_for(self, request, version, correlation_id):
         data = self.receive()
-        assert data is not None, f"{request} version {version}: the broker closed the connection"
+        if data is None:
+            raise ClosedByPeer(f"{request} version {version}: the broker closed the connection")
         header = frame.response_header(correlation_id, request.API_KEY, version)
         assert data[: len(header)] == header
         _, kind = frame.message_types(request.API_KEY)
