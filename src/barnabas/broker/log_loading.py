@@ -35,6 +35,8 @@ PROGRESS_MS: Final = 1000
 _AT_ONCE: Final = 100
 _AT_ONCE_BYTES: Final = 16 * 1024 * 1024
 _GIB: Final = 1024**3
+#: Names in one line.
+_TOLD: Final = 5
 
 
 class _ToOpen(NamedTuple):
@@ -59,6 +61,8 @@ class _Loading:
         self._node = node
         self._queues: dict[str, deque[_ToOpen]] = {}
         self._homeless = 0
+        #: Partitions that no directory has a folder of.
+        self._begun_anew: list[TopicPartition] = []
         self._replicas: dict[TopicPartition, Replica] = {}
         self._lanes_left = 0
         self._problem: BaseException | None = None
@@ -69,11 +73,14 @@ class _Loading:
         for topic in self._node.topics.by_name.values():
             for index in range(len(topic.partitions)):
                 key = TopicPartition(topic.name, index)
+                is_found = self._node.placement.get(key) is not None
                 try:
                     directory = topic_creation.place(self._node, key, is_new=False)
                 except DirectoryOffline:
                     self._homeless += 1
                 else:
+                    if not is_found:
+                        self._begun_anew.append(key)
                     todo = _ToOpen(topic, index, _unclean_bytes(directory, key))
                     self._queues.setdefault(directory.path, deque()).append(todo)
                     self._progress.expect(todo)
@@ -82,6 +89,13 @@ class _Loading:
         """Open them; called back when every lane has ended."""
         if self._homeless:
             log.critical("%d partitions are offline with their log directory", self._homeless)
+        if self._begun_anew:
+            # A crash just after their creation leaves that, too: then there was nothing in them.
+            log.critical(
+                "%d partitions have no folder in log.dirs and begin anew, empty: %s; "
+                "if they had records, a disk is missing: stop, bring it back, and start again",
+                len(self._begun_anew), _some(self._begun_anew),
+            )  # fmt: skip
         threads = max(1, self._node.config.get_int("num.recovery.threads.per.data.dir"))
         lanes = [
             (directory, self._queues[directory.path])
@@ -127,6 +141,11 @@ class _Loading:
                 _report(replica)
                 self._replicas[replica.key] = replica
         return None
+
+
+def _some(keys: list[TopicPartition]) -> str:
+    more = ", ..." if len(keys) > _TOLD else ""
+    return ", ".join(str(key) for key in keys[:_TOLD]) + more
 
 
 def _unclean_bytes(directory: LogDirectory, key: TopicPartition) -> int:

@@ -149,9 +149,12 @@ def test_a_full_disk_does_not_keep_a_broker_from_starting(kit, room):
     assert [kit.offset("t", -1, index) for index in range(4)] == [2] * 4
 
 
-def test_a_partition_that_was_begun_anew_meanwhile_costs_a_disk_that_comes_back_no_record(kit):
+def test_a_partition_that_was_begun_anew_meanwhile_costs_a_disk_that_comes_back_no_record(
+    kit, caplog
+):
     away, back = f"{TWO}/t-1", f"{TWO}/away"
     change_while_off(kit, lambda: kit.disk.rename(away, back))
+    assert "1 partitions have no folder in log.dirs and begin anew, empty: t-1;" in caplog.text
     for _ in range(3):  # reaches further than what was there
         assert kit.produce("t", 1, timestamp=2).error_code == 0
     there = kit.node.replicas.get("t", 1).directory.path
