@@ -61,6 +61,8 @@ class TransactionShard:
         self.transactions: dict[str, TransactionSaved] = {}
         self._ongoing: dict[str, None] = {}
         self._endings: dict[str, Ending] = {}
+        #: No ending is to be tried again before. Asked after every answer, so it is not looked for among them.
+        self._retry_ms: int | None = None
         self._abort_check_ms: int | None = None
         #: Those whose time was over at the last check and who are still to be looked at.
         self._overdue: list[str] = []
@@ -243,14 +245,20 @@ class TransactionShard:
             return Result()  # of an end that was completed since
         ending.on_answers(answers, now_ms + self._settings.retry_ms)
         if not ending.is_written:
+            self._note_retry(ending)
             return Result()
         return Result([transaction.completed(ending.saved, wall_ms)])
+
+    def _note_retry(self, ending: Ending) -> None:
+        at_ms = ending.retry_at_ms
+        if at_ms is not None and (self._retry_ms is None or at_ms < self._retry_ms):
+            self._retry_ms = at_ms
 
     # Time
 
     def next_deadline_ms(self) -> int | None:
         """Tell when `on_time` wants to be called; sometimes earlier than needed, never later."""
-        found = [ending.retry_at_ms for ending in self._endings.values()]
+        found = [self._retry_ms]
         if self._ongoing:
             found.append(self._abort_check_ms)
         if self.transactions:
@@ -271,14 +279,19 @@ class TransactionShard:
 
     def _retry(self, now_ms: int, wall_ms: int) -> list[Result]:
         """Try again what could not be written: markers, or the record that says that all of them are there."""
-        results = []
+        results: list[Result] = []
+        if self._retry_ms is None or now_ms < self._retry_ms:
+            return results
+        self._retry_ms = None
         for ending in self._endings.values():
-            if ending.retry_at_ms is not None and now_ms >= ending.retry_at_ms:
-                ending.retry_at_ms = None
-                if ending.is_written:
-                    results.append(Result([transaction.completed(ending.saved, wall_ms)]))
-                else:
-                    results.append(Result(markers=ending.markers()))
+            if ending.retry_at_ms is None or now_ms < ending.retry_at_ms:
+                self._note_retry(ending)
+                continue
+            ending.retry_at_ms = None
+            if ending.is_written:
+                results.append(Result([transaction.completed(ending.saved, wall_ms)]))
+            else:
+                results.append(Result(markers=ending.markers()))
         return results
 
     def _abort_timed_out(self, wall_ms: int) -> list[Result]:
@@ -336,6 +349,7 @@ class TransactionShard:
             ending = self._endings.get(record.transactional_id)
             if ending is not None and ending.is_written:
                 ending.retry_at_ms = now_ms + self._settings.retry_ms
+                self._note_retry(ending)
         return Result(replies=[(ticket, error_code) for ticket, _reply in result.replies])
 
     def on_loaded(self, now_ms: int, wall_ms: int) -> list[Result]:

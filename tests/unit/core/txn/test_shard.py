@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from txn_kit import A0, A1, B0, TIMEOUT_MS, WALL_MS, Host
+from txn_kit import A0, A1, B0, NOW_MS, TIMEOUT_MS, WALL_MS, Host
 
 from barnabas.core.txn.records import TransactionRemoved
 from barnabas.core.txn.requests import ListRequest, ProducerReply
@@ -411,6 +411,26 @@ def test_answer_to_markers_of_an_end_before_changes_nothing(host):
     host.end(False, version=2)
     assert host.shard.on_markers(old, [(A0, ErrorCode.NONE)], 0, 0).records == []
     assert host.now().state is TransactionState.PREPARE_ABORT
+
+
+def test_every_end_that_waits_is_tried_again(host):
+    """Each at its own time, also one that failed between the attempts of others."""
+    host.answers = {A0: ErrorCode.KAFKA_STORAGE_ERROR}
+    for number, name in enumerate(("first", "second", "third")):
+        host.init(name)
+        host.add([A0, B0] if number == 1 else [A0], transactional_id=name)
+        host.end(True, transactional_id=name)
+        host.advance(30)
+    assert host.written == [(B0, 1001, 0, True)]
+    assert host.shard.next_deadline_ms() == NOW_MS + 100
+    host.advance(400)
+    assert host.shard.next_deadline_ms() is not None
+    host.answers = {}
+    host.advance(100)
+    states = {host.now(name).state for name in ("first", "second", "third")}
+    assert states == {TransactionState.COMPLETE_COMMIT}
+    host.advance(200)
+    assert host.shard.next_deadline_ms() >= host.now_ms + 1000
 
 
 def test_completion_that_cannot_be_written_is_tried_again(host):
