@@ -4,8 +4,10 @@ import json
 import signal
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
+from itertools import islice
 
 import pytest
 from confluent_kafka import Producer
@@ -140,33 +142,62 @@ def test_json_logs_are_one_object_per_line(tmp_path):
     assert created[0].keys() >= {"time", "level", "logger", "message"}
 
 
+def metrics_address(broker):
+    """Where the broker says they are."""
+    (url,) = islice((line.split()[-1] for line in broker.process.stderr if "metrics at" in line), 1)
+    return url
+
+
+def read_samples(url):
+    """Sample -> value, and the whole text."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        text = answer.read().decode()
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return dict(line.rsplit(" ", 1) for line in lines), text
+
+
 def test_metrics_have_kafkas_names(tmp_path):
     args = ["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
     with Running("--data-dir", str(tmp_path), *args) as broker:
-        for line in broker.process.stderr:
-            if line.startswith("metrics at "):
-                url = line.split()[-1]
-                break
+        url = metrics_address(broker)
         producer = Producer({"bootstrap.servers": broker.ready[0]})
         for _ in range(5):
             producer.produce("t", b"x" * 100)
         assert producer.flush(10) == 0
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            text = answer.read().decode()
+        samples, text = read_samples(url)
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(url.replace("/metrics", "/"), timeout=10)
         broker.stop()
-    samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert samples['kafka_server_brokertopicmetrics_messagesin_total{topic="t"}'] == "5"
     assert int(samples['kafka_server_brokertopicmetrics_bytesin_total{topic="t"}']) > 500
     assert samples["kafka_log_logmanager_offlinelogdirectorycount"] == "0"
     assert samples['kafka_topic_partition_current_offset{topic="t",partition="0"}'] == "5"
     assert samples["kafka_server_replicamanager_partitioncount"] == "1"
+    assert samples["kafka_server_replicamanager_produceridcount"] == "0"
     assert samples["kafka_controller_kafkacontroller_offlinepartitionscount"] == "0"
     assert samples['kafka_network_requestmetrics_requests_total{request="Produce"}'] == "1"
     assert 0 <= float(samples["kafka_network_socketserver_networkprocessoravgidle_percent"]) <= 1
     names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
     assert {key.partition("{")[0] for key in samples} <= names
+
+
+def test_metrics_count_producers_and_late_transactions(tmp_path):
+    """Late by the times of its records: they are an hour old, and fifteen minutes are allowed."""
+    args = ["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
+    with Running("--data-dir", str(tmp_path), *args) as broker:
+        url = metrics_address(broker)
+        producer = Producer({"bootstrap.servers": broker.ready[0], "transactional.id": "id"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce("t", b"x", timestamp=time.time_ns() // 1_000_000 - 3_600_000)
+        assert producer.flush(30) == 0
+        samples, _ = read_samples(url)
+        assert samples["kafka_server_replicamanager_produceridcount"] == "1"
+        assert samples["kafka_server_replicamanager_partitionswithlatetransactionscount"] == "1"
+        producer.abort_transaction(30)
+        samples, _ = read_samples(url)
+        assert samples["kafka_server_replicamanager_partitionswithlatetransactionscount"] == "0"
+        broker.stop()
 
 
 def test_help_names_the_options():

@@ -69,6 +69,10 @@ class OpenTransactions:
         """Return the first offset of the oldest open transaction."""
         return next(iter(self._open), None)
 
+    def oldest_producer_id(self) -> int | None:
+        """Return whose transaction has been open for longest."""
+        return next(iter(self._open.values()), None)
+
     def clear(self) -> None:
         """Forget all: before a replay."""
         self._open.clear()

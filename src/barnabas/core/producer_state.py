@@ -48,6 +48,8 @@ NO_COORDINATOR_EPOCH: Final = -1
 #: From this transaction version on every transaction has an epoch of its own, so its marker is above those before.
 EPOCH_PER_TRANSACTION: Final = 2
 _EPOCH_MAX: Final = 32767
+#: How much longer than the longest allowed a transaction may be open before it is called late: its end takes a while.
+_LATE_AFTER_MS: Final = 5 * 60 * 1000
 
 
 class BatchMetadata(NamedTuple):
@@ -291,6 +293,17 @@ class ProducerStates:
         return CompletedTransaction(
             producer_id, entry.current_txn_first_offset, marker_offset, aborted
         )
+
+    def has_late_transaction(self, now_ms: int, max_timeout_ms: int) -> bool:
+        """Tell whether the oldest open transaction was last written to so long ago that nobody seems to end it.
+
+        The age is that of its last batch's own timestamp, as in Kafka.
+        """
+        producer_id = self.transactions.oldest_producer_id()
+        if producer_id is None:
+            return False
+        last_timestamp = self._entries[producer_id].last_timestamp
+        return last_timestamp > 0 and now_ms - last_timestamp > max_timeout_ms + _LATE_AFTER_MS
 
     def update(
         self, header: BatchHeader, base_offset: int, marker: EndMarker | None = None

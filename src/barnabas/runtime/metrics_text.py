@@ -105,6 +105,10 @@ def _partitions(broker: RunningBroker) -> Iterator[Family]:
     node = broker.node
     replicas = list(node.replicas)
     online = [replica for replica in replicas if not replica.offline]
+    now_ms, max_timeout_ms = (
+        node.world.clock.now_ms(),
+        node.config.get_int("transaction.max.timeout.ms"),
+    )
     partition_count = sum(len(topic.partitions) for topic in node.topics.by_name.values())
     yield "kafka_brokers", "gauge", "Brokers in the cluster.", _one(1)
     yield (
@@ -116,6 +120,9 @@ def _partitions(broker: RunningBroker) -> Iterator[Family]:
         ("leadercount", "Partitions led.", len(online)),
         ("underreplicatedpartitions", "Partitions with replicas out of sync.", sum(map(_is_under_replicated, online))),
         ("offlinereplicacount", "Replicas on a failed disk.", len(replicas) - len(online)),
+        ("produceridcount", "Idempotent producers that partitions remember.", sum(len(r.log.producers) for r in online)),
+        ("partitionswithlatetransactionscount", "Partitions with a transaction that nobody seems to end.",
+         sum(r.log.producers.has_late_transaction(now_ms, max_timeout_ms) for r in online)),
     ):  # fmt: skip
         yield f"kafka_server_replicamanager_{name}", "gauge", about, _one(value)
     yield (

@@ -16,6 +16,7 @@ def test_the_first_open_one_counts() -> None:
     transactions.complete(CompletedTransaction(1, 10, 30, aborted=False))
     assert transactions.first_unstable(100) == 20
     assert transactions.first_open() == 20
+    assert transactions.oldest_producer_id() == 2
 
 
 def test_a_marker_counts_once_it_is_below_the_high_watermark() -> None:

@@ -283,3 +283,19 @@ def test_loading_knows_the_open_transactions() -> None:
     assert states.transactions.first_unstable(100) == 20
     states.update(marker(producer=2), 50, EndMarker(commit=True, coordinator_epoch=0))
     assert states.transactions.first_unstable(100) == 30
+
+
+def test_a_transaction_is_late_when_it_should_have_been_aborted_five_minutes_ago() -> None:
+    states = written(
+        header(0, producer=1, timestamp=1000, attributes=TRANSACTIONAL),
+        header(0, producer=2, timestamp=9000, attributes=TRANSACTIONAL),
+    )
+    assert not states.has_late_transaction(1000 + 60_000 + 300_000, 60_000)
+    assert states.has_late_transaction(1001 + 60_000 + 300_000, 60_000)
+    states.update(marker(producer=1), 102, EndMarker(commit=False, coordinator_epoch=0))
+    assert not states.has_late_transaction(1001 + 60_000 + 300_000, 60_000)
+    assert states.has_late_transaction(9001 + 60_000 + 300_000, 60_000)
+
+
+def test_without_a_transaction_none_is_late() -> None:
+    assert not written(header(0, timestamp=1)).has_late_transaction(1 << 50, 0)
