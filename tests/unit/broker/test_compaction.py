@@ -9,7 +9,8 @@ from barnabas.broker.cleaners import BackgroundCleaner, CleanerGone
 from barnabas.sim.machine import Crash
 from barnabas.sim.world import START_MS
 from barnabas.wire import batch
-from barnabas.wire.batch import Record, headers, read_records
+from barnabas.wire.batch import Producer, Record, headers, read_records
+from barnabas.wire.control_batch import EndMarker
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -94,6 +95,24 @@ def test_what_is_not_synced_does_not_count():
     assert compaction.measure(replica, now_ms).end_offset <= 4
     replica.log.recovery_point = 10
     assert compaction.measure(replica, now_ms).end_offset == 8
+
+
+def test_an_open_transaction_is_not_compacted():
+    """It may be aborted, and then the older values that it hides count."""
+    kit = new_kit()
+    kit.create("t", **COMPACT)
+    put(kit, [(b"a", b"0")])
+    replica = kit.node.replicas.get("t", 0)
+    records = [Record(0, START_MS + 2000, b"a", b"undecided")]
+    data = batch.build(records, attributes=batch.TRANSACTIONAL, producer=Producer(1, 0, 0))
+    assert replica.append(memoryview(data), batch.read_header(data), START_MS) == 1
+    for number in range(2, 5):
+        put(kit, [(b"a", b"%d" % number)], timestamp=number * 2000)
+    compaction = kit.node.upkeep.compaction
+    assert compaction.measure(replica, START_MS).end_offset <= 1
+    assert replica.append_marker(EndMarker(commit=False, coordinator_epoch=0), 1, 0, 0) == 0
+    replica.log.recovery_point = replica.log.log_end_offset
+    assert compaction.measure(replica, START_MS).end_offset > 1
 
 
 def test_a_log_is_left_alone_until_enough_of_it_is_dirty_again():
