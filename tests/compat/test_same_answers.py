@@ -176,6 +176,12 @@ def test_produce_limits(both, topic_name):
     both.ask(produce_request(topic_name, 0, batch_of(1, size=50)), 9)
 
 
+def test_produce_where_more_must_be_in_sync_than_there_are_replicas(both, topic_name):
+    both.create(topic_name, min_insync_replicas="2")
+    for acks in (-1, 1):
+        both.ask(lambda _side, acks=acks: produce_request(topic_name, 0, batch_of(1), acks), 9)
+
+
 def test_produce_timestamps(both, topic_name):
     both.create(
         topic_name, message_timestamp_before_max_ms="1000", message_timestamp_after_max_ms="1000"
@@ -284,6 +290,29 @@ def test_fetch(both, topic):
     both.ask(fetch_request("", 0, topic_id=OTHER_ID), 13)
     both.ask(fetch_request("", 0), 13)
     both.ask(fetch.FetchRequest(max_wait_ms=0, session_epoch=-1), 12)
+
+
+@pytest.mark.parametrize("room", ["partition", "request"])
+def test_fetch_with_less_room_than_a_batch(both, topic, room):
+    """The first partition makes progress; the second gets no piece of a batch, which would be the end of Java's consumer."""
+    for index in (0, 1):
+        for _ in range(2):
+            append(both, topic, batch_of(4), index)
+    size = len(batch_of(4))
+    for limit in (1, size - 1, size, size + 1, 2 * size - 1, 2 * size, 3 * size - 1):
+        each = limit if room == "partition" else 1 << 20
+        asked = [
+            fetch.FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=each)
+            for index in (0, 1)
+        ]
+        request = fetch.FetchRequest(
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=limit if room == "request" else 1 << 20,
+            session_epoch=-1,
+            topics=[fetch.FetchTopic(topic=topic, partitions=asked)],
+        )
+        both.ask(request, 12)
 
 
 def test_fetch_sessions(both, topic):
