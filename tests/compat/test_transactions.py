@@ -80,7 +80,8 @@ def test_java(outcomes, release, step):
 
 
 @pytest.mark.java
-def test_kafkas_tools_see_an_open_transaction(kafka_tool, address, topic):
+@pytest.mark.parametrize("release", ["4.3.1", "3.9.2"])
+def test_kafkas_tools_see_an_open_transaction(kafka_tool, address, topic, release):
     producer = librdkafka(address, topic)
     producer.begin_transaction()
     producer.produce(topic, "open", partition=1)
@@ -88,7 +89,7 @@ def test_kafkas_tools_see_an_open_transaction(kafka_tool, address, topic):
 
     def tool(*words):
         command = f"{TOOLS}.TransactionsCommand"
-        return kafka_tool(command, "--bootstrap-server", address, *words).stdout
+        return kafka_tool(command, "--bootstrap-server", address, *words, release=release).stdout
 
     listed = [line.split() for line in tool("list").splitlines()]
     (found,) = [words for words in listed if words[0] == topic]
@@ -102,12 +103,14 @@ def test_kafkas_tools_see_an_open_transaction(kafka_tool, address, topic):
 
 
 @pytest.mark.java
-def test_kafkas_performance_tool_in_transactions(kafka_tool, address, topic):
+@pytest.mark.parametrize("release", ["4.3.1", "3.9.2"])
+def test_kafkas_performance_tool_in_transactions(kafka_tool, address, topic, release):
     done = kafka_tool(
         f"{TOOLS}.ProducerPerformance",
         *("--topic", topic, "--num-records", "2000", "--record-size", "100", "--throughput", "-1"),
         *("--transactional-id", topic, "--transaction-duration-ms", "5"),
         *("--producer-props", f"bootstrap.servers={address}"),
+        release=release,
     )
     assert "2000 records sent" in done.stdout
     assert sum(len(read_committed(address, topic, index)) for index in (0, 1)) == 2000
