@@ -197,6 +197,17 @@ def test_a_transaction_needs_a_guard_that_no_marker_came_before() -> None:
     assert states.check(first, guard) == ErrorCode.INVALID_TXN_STATE
 
 
+def test_offsets_in_a_transaction_need_such_a_guard_too() -> None:
+    states, first = ProducerStates(), header(-1, attributes=TRANSACTIONAL)
+    assert states.check_coordinated(first, None) == ErrorCode.INVALID_TXN_STATE
+    guard = states.begin_verification(first, 0, bumps_epochs=False)
+    assert states.check_coordinated(first, guard) == ErrorCode.NONE
+    states.update(marker(), 100, EndMarker(commit=False, coordinator_epoch=1))
+    assert states.check_coordinated(first, guard) == ErrorCode.INVALID_TXN_STATE
+    states.update(header(-1, attributes=TRANSACTIONAL), 101)
+    assert states.check_coordinated(first, None) == ErrorCode.NONE
+
+
 def test_an_open_transaction_needs_no_guard() -> None:
     states = written(header(0, attributes=TRANSACTIONAL))
     following = header(1, attributes=TRANSACTIONAL)
