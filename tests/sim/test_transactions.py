@@ -11,6 +11,7 @@ from barnabas.core.txn.states import TransactionState
 from barnabas.model.errors import ErrorCode
 from barnabas.sim.teller import TOPIC
 from barnabas.sim.transaction_run import run_transactions
+from barnabas.storage.transaction_index import TransactionIndex
 
 SEEDS_PER_PUSH = 30
 SEEDS_TO_FIND = 60
@@ -81,6 +82,17 @@ def test_offsets_that_do_not_count_after_all_are_found(monkeypatch):
 
     monkeypatch.setattr(Offsets, "replay_end_marker", forgetful)
     first_violation("offsets are part of transactions")
+
+
+def test_an_index_that_lacks_an_aborted_transaction_is_found(monkeypatch):
+    add = TransactionIndex.add
+
+    def forgetful(self, entry):
+        if len(self) != 3:
+            add(self, entry)
+
+    monkeypatch.setattr(TransactionIndex, "add", forgetful)
+    first_violation("aborted ones are named")
 
 
 def test_decided_ends_that_are_forgotten_at_a_restart_are_found(monkeypatch):

@@ -3,14 +3,14 @@
 Job: let tellers move money while the broker dies, loses power, runs out of disk and is cut off, and late copies of requests come in;
 heal everything; then look into the logs. Two tellers may fight for one transactional id.
 
-Promised: a transaction is on both accounts or on none, and its offset with it; what a teller was told is so; nothing is there twice; in the
-end none is open. Everything is synced before it is acknowledged, so that this holds after a loss of power.
+Promised: a transaction is on both accounts or on none, and its offset with it; what a teller was told is so; nothing is there twice; a reader
+of committed records is told of just the aborted ones; in the end none is open. Everything is synced before it is acknowledged, so that this holds after a loss of power.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.broker.coordinators import TOPIC as OFFSETS_TOPIC
 from barnabas.broker.node import Node
@@ -69,6 +69,14 @@ def run_transactions(
         logging.disable(was_disabled)
     scheduler = run.scheduler
     return Verdict(seed, scheduler.digest, violation, scheduler.events, tuple(run.faults.kinds))
+
+
+class Aborted(NamedTuple):
+    """A transaction that a marker at `last_offset` has aborted."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
 
 
 class TransactionRun:
@@ -141,19 +149,26 @@ class TransactionRun:
         replica = node.replicas.get(TOPIC, account)
         assert replica is not None
         undecided: dict[int, list[bytes]] = {}
+        first_offsets: dict[int, int] = {}
         found: list[bytes] = []
+        aborted: list[Aborted] = []
         for data, header in _batches(replica):
             if not header.is_control:
                 records = batch.read_records(data, _READ_BYTES)
                 values = [record.value or b"" for record in records]
                 undecided.setdefault(header.producer_id, []).extend(values)
+                first_offsets.setdefault(header.producer_id, header.base_offset)
                 continue
             marker = read_marker(data)
             values = undecided.pop(header.producer_id, [])
+            first_offset = first_offsets.pop(header.producer_id, None)
             if marker is not None and marker.commit:
                 found += values
+            elif first_offset is not None:
+                aborted.append(Aborted(header.producer_id, first_offset, header.base_offset))
         if undecided or replica.last_stable_offset != replica.log.log_end_offset:
             raise Violation("no transaction hangs", f"{replica.key}: producers {sorted(undecided)}")
+        _judge_index(replica, aborted)
         return found
 
     def _judge_told(self, ledger: Ledger, found: set[bytes]) -> None:
@@ -190,6 +205,25 @@ class TransactionRun:
             for replica in node.replicas.of_topic(topic):
                 if replica.last_stable_offset != replica.log.log_end_offset:
                     raise Violation("no transaction hangs", f"{replica.key}")
+
+
+def _judge_index(replica: Replica, aborted: list[Aborted]) -> None:
+    """Wherever a reader of committed records begins, it is told just what markers have aborted of the bytes that it gets."""
+    log = replica.log
+    for _data, header in _batches(replica):
+        offset = header.base_offset
+        found = log.read(
+            offset, _READ_BYTES, end_offset=log.log_end_offset, min_one=True, nowait=False
+        )
+        assert found is not None
+        named = [
+            Aborted(one.producer_id, one.first_offset, one.last_offset)
+            for one in log.aborted_transactions(offset, found, nowait=False)
+        ]
+        *_, (_position, last) = batch.headers(memoryview(found.read()))
+        touched = [one for one in aborted if one.last_offset >= offset]
+        if named != [one for one in touched if one.first_offset < last.next_offset]:
+            raise Violation("aborted ones are named", f"{replica.key} from {offset}: {named}")
 
 
 def _batches(replica: Replica) -> list[tuple[memoryview, batch.BatchHeader]]:
