@@ -113,6 +113,14 @@ def error_codes(value: Any) -> set[int]:
     return found
 
 
+def _is_marker(data: bytes, header: batches.BatchHeader) -> bool:
+    """Tell whether a control batch is what WriteTxnMarkers makes: one record, an abort or a commit."""
+    if not header.is_transactional or header.record_count != 1 or header.producer_id < 0:
+        return False
+    (record,) = batches.read_records(memoryview(data), 1 << 16)
+    return record.key in (b"\0\0\0\0", b"\0\0\0\1") and len(record.value or b"") == 6
+
+
 def batch_problem(data: bytes, base_offset: int) -> str | None:
     """Say what is wrong with a batch found in a log: an opinion of our own, not the broker's check."""
     if len(data) < batches.HEADER_SIZE:
@@ -124,8 +132,8 @@ def batch_problem(data: bytes, base_offset: int) -> str | None:
         return "length or checksum"
     if header.record_count < 1 or header.record_count != header.last_offset_delta + 1:
         return f"{header.record_count} records, last delta {header.last_offset_delta}"
-    if header.is_control or min(header.base_timestamp, header.max_timestamp) < -1:
-        return "a control batch, or a time before 1970"
+    if header.is_control and not _is_marker(data, header):
+        return "a control batch that is no end of a transaction"
     try:
         content = _content(Codec(header.codec), data[batches.HEADER_SIZE :])
     except (ValueError, zlib.error, RuntimeError, cramjam.DecompressionError) as problem:

@@ -53,6 +53,7 @@ NOT_IN_KAFKA_4 = {
     "zookeeper.session.timeout.ms": "the same",
     "leader.replication.throttled.rate": "known to Kafka as a dynamic setting only",
     "follower.replication.throttled.rate": "the same",
+    "replica.alter.log.dirs.io.max.bytes.per.second": "the same",
 }
 NEWER_ERRORS = {  # Kafka 4.4
     "GROUP_DELETION_FAILED": [134, False],
