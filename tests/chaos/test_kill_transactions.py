@@ -55,6 +55,9 @@ class Worker:
                 "bootstrap.servers": self.address,
                 "transactional.id": self.name,
                 "transaction.timeout.ms": 10_000,
+                # While no broker answers, librdkafka 2.16 begins anew from its bootstrap servers, and may then wait a minute
+                # for the connection of a broker that it has given up, before it looks for a group's coordinator again.
+                "metadata.recovery.strategy": "none",
                 "log_level": 0,
             }
         )
