@@ -7,6 +7,7 @@ Barnabas as `barnabas up`. Each has its data in a folder of its own and listens 
 from __future__ import annotations
 
 import base64
+import compileall
 import os
 import shutil
 import signal
@@ -20,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Self
 
 from tools import peers
 
+import barnabas
 from bench import measure
 from bench.admin import Admin, BrokerFailed
 
@@ -186,6 +188,11 @@ class Barnabas(Broker):
     """This project's broker, from the environment that runs the benchmark."""
 
     name = "barnabas"
+
+    def prepare(self) -> None:
+        """Compile its modules, as an installation does: else every start would measure Python's compiler, too."""
+        super().prepare()
+        compileall.compile_dir(Path(barnabas.__file__).parent, quiet=1)
 
     def command(self) -> list[str]:
         """`barnabas up`."""
