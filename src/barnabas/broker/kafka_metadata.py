@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.internal_records import decode_metadata
 from barnabas.storage.directory import METADATA_TOPIC
-from barnabas.storage.names import LOG, file_name
-from barnabas.storage.verify import segment_bases
+from barnabas.storage.names import LOG, file_name, segment_bases
 from barnabas.storage.walk import MAX_UNPACKED_BYTES, Damaged, LogWalk
 from barnabas.wire.batch import walk_records
 

@@ -6,13 +6,13 @@ in between. Must not know: what records look like or mean to a shard.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.wire import batch
 from barnabas.wire.batch import BatchError
+from barnabas.wire.control_batch import find_marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 #: What a compressed batch may grow to: Kafka writes none that is larger than a segment.
 _BATCH_BYTES_MAX: Final = 1 << 30
-_MARKER: Final = struct.Struct(">hh")
-_COMMIT: Final = 1
 
 #: (offset, producer id or -1, record); for a transaction's marker: (offset, producer id, whether it commits).
 Entry = tuple[int, int, Any]
@@ -69,12 +67,12 @@ def _read_slice(
 
 
 def _decode(data: memoryview, header: BatchHeader, decode: Decode) -> Iterator[Entry]:
+    if header.is_control:
+        marker = find_marker(data)
+        if marker is not None:
+            yield header.base_offset, header.producer_id, marker.commit
+        return
     for record in batch.walk_records(data, _BATCH_BYTES_MAX):
-        if header.is_control:
-            if record.key is not None and len(record.key) >= _MARKER.size:
-                _version, kind = _MARKER.unpack_from(record.key)
-                yield record.offset, header.producer_id, kind == _COMMIT
-            continue
         decoded = decode(record.key, record.value)
         if decoded is not None:
             producer_id = header.producer_id if header.is_transactional else -1

@@ -65,10 +65,6 @@ class OpenTransactions:
             first = min(first, next(iter(self._open)))
         return min(first, high_watermark)
 
-    def first_open(self) -> int | None:
-        """Return the first offset of the oldest open transaction."""
-        return next(iter(self._open), None)
-
     def oldest_producer_id(self) -> int | None:
         """Return whose transaction has been open for longest."""
         return next(iter(self._open.values()), None)

@@ -27,7 +27,7 @@ from barnabas.storage import checkpoints, meta_properties, partition_metadata
 from barnabas.storage.checkpoints import CorruptCheckpoint
 from barnabas.storage.log import Log
 from barnabas.storage.meta_properties import CorruptMetaProperties, MetaProperties
-from barnabas.storage.names import LOG, file_name, offset_of
+from barnabas.storage.names import LOG, file_name, segment_bases
 from barnabas.storage.partition_metadata import CorruptPartitionMetadata
 
 if TYPE_CHECKING:
@@ -187,9 +187,7 @@ class LogDirectory:
         folder = self._file(str(key))
         if self.was_clean or not self._disk.is_dir(folder):
             return 0
-        bases = sorted(
-            base for name in self._disk.list(folder) if (base := offset_of(name, LOG)) is not None
-        )
+        bases = segment_bases(self._disk.list(folder))
         first = max(0, bisect_right(bases, self.recovery_points.get(key, 0)) - 1)
         paths = [f"{folder}/{file_name(base, LOG)}" for base in bases[first:]]
         return sum(self._disk.open(path).size() for path in paths)

@@ -5,7 +5,10 @@ Knows no content. A segment's files carry the offset of its first record in twen
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
@@ -38,3 +41,8 @@ def offset_of(name: str, suffix: str) -> int | None:
     if len(digits) != _DIGITS or digits == name or not (digits.isascii() and digits.isdigit()):
         return None
     return int(digits)
+
+
+def segment_bases(names: Iterable[str]) -> list[int]:
+    """Return the base offsets of the segments among the names of a folder, in order."""
+    return sorted(base for name in names if (base := offset_of(name, LOG)) is not None)

@@ -38,7 +38,7 @@ from barnabas.storage.names import (
     TIME_INDEX,
     TXN_INDEX,
     file_name,
-    offset_of,
+    segment_bases,
 )
 from barnabas.storage.replay import replay
 from barnabas.storage.rescue import Lost, Place, rescue
@@ -134,8 +134,7 @@ class _Loading:
 
     def run(self) -> Loaded:
         """Load, check, repair, in the order in which each step needs the one before."""
-        found = [base for name in self.names if (base := offset_of(name, LOG)) is not None]
-        bases = self._drop_before_start(found)
+        bases = self._drop_before_start(segment_bases(self.names))
         sound = len(bases) if self.left.clean else self._count_sound(bases)
         for number, base in enumerate(bases[:sound], 1):
             following = bases[number] if number < len(bases) else None

@@ -8,16 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.storage.transaction_index import AbortedTransaction
-from barnabas.wire.batch import NO_PRODUCER_ID, BatchError
-from barnabas.wire.compression import CompressionError
-from barnabas.wire.control_batch import read_marker
+from barnabas.wire.batch import NO_PRODUCER_ID
+from barnabas.wire.control_batch import find_marker
 
 if TYPE_CHECKING:
     from barnabas.core.open_transactions import CompletedTransaction
     from barnabas.core.producer_state import ProducerStates
     from barnabas.storage.segment import Segment
     from barnabas.wire.batch import BatchHeader
-    from barnabas.wire.control_batch import EndMarker
 
 
 def replay(
@@ -34,20 +32,12 @@ def replay(
     if not header.is_control:
         producers.update(header, header.base_offset)
         return
-    marker = _read_marker(segment, position, header)
+    marker = find_marker(memoryview(segment.log.read(position, header.size)))
     if into_index and marker is not None and not marker.commit:
         completed = producers.completion(header.producer_id, header.base_offset, aborted=True)
         if completed is not None:
             segment.aborted.add(index_entry(producers, completed))
     producers.update(header, header.base_offset, marker)
-
-
-def _read_marker(segment: Segment, position: int, header: BatchHeader) -> EndMarker | None:
-    """Read a control batch. One whose bytes make no sense ends nothing: it came from elsewhere, and a start goes on."""
-    try:
-        return read_marker(memoryview(segment.log.read(position, header.size)))
-    except (BatchError, CompressionError):
-        return None
 
 
 def index_entry(producers: ProducerStates, completed: CompletedTransaction) -> AbortedTransaction:

@@ -13,7 +13,14 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from barnabas.storage.log_reader import LogReader
-from barnabas.storage.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, file_name, offset_of
+from barnabas.storage.names import (
+    LOG,
+    OFFSET_INDEX,
+    TIME_INDEX,
+    TXN_INDEX,
+    file_name,
+    segment_bases,
+)
 from barnabas.storage.segment import Segment
 from barnabas.storage.transaction_index import TransactionIndex
 from barnabas.wire.batch import BatchError
@@ -39,8 +46,7 @@ class StoredLog(LogReader):
         log_end_offset: int,
     ) -> None:
         """Look at the folder of a partition; FileNotFoundError if it holds no segment."""
-        found = [offset_of(name, LOG) for name in disk.list(directory)]
-        bases = [base for base in found if base is not None]
+        bases = segment_bases(disk.list(directory))
         if not bases:
             raise FileNotFoundError(f"{directory} holds no segment")
         segments = [_look_at(disk, directory, base) for base in bases]

@@ -24,6 +24,7 @@ from barnabas.storage.names import (
     SWAP,
     file_name,
     offset_of,
+    segment_bases,
 )
 from barnabas.storage.segment_check import Place, SegmentReport, Transactions, check_segment
 
@@ -109,11 +110,6 @@ class PartitionReport:
     def size_bytes(self) -> int:
         """Bytes in log files."""
         return sum(segment.size_bytes for segment in self.segments)
-
-
-def segment_bases(names: Sequence[str]) -> list[int]:
-    """Return the base offsets of the segments in a folder, in order."""
-    return [base for name in names if (base := offset_of(name, LOG)) is not None]
 
 
 def verify_partition(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.model.ids import TopicPartition, topic_id_text
 from barnabas.storage import checkpoints, meta_properties
 from barnabas.storage.directory import CLEAN_SHUTDOWN_FILE, METADATA_TOPIC, parse_folder
-from barnabas.storage.names import LOG, offset_of
+from barnabas.storage.names import LOG, file_name, segment_bases
 from barnabas.storage.verify import (
     DAMAGE,
     NOTE,
@@ -21,7 +21,7 @@ from barnabas.storage.verify import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from barnabas.model.ids import TopicId
     from barnabas.ports import Disk
@@ -92,9 +92,8 @@ def _check_identity(disk: Disk, view: DirectoryView) -> None:
 def log_bytes(disk: Disk, directory: str) -> int:
     """Return how many bytes the log files of a partition have: what looking at it takes."""
     return sum(
-        disk.open(f"{directory}/{name}").size()
-        for name in disk.list(directory)
-        if offset_of(name, LOG) is not None
+        disk.open(f"{directory}/{file_name(base, LOG)}").size()
+        for base in segment_bases(disk.list(directory))
     )
 
 
@@ -136,8 +135,4 @@ def mixed_topics(
 
 def is_partition_folder(disk: Disk, path: str) -> bool:
     """Tell whether this is the folder of one partition, and no directory of many."""
-    return _has_segments(disk.list(path))
-
-
-def _has_segments(names: Sequence[str]) -> bool:
-    return any(offset_of(name, LOG) is not None for name in names)
+    return bool(segment_bases(disk.list(path)))

@@ -19,6 +19,7 @@ from barnabas.wire.batch import (
     read_header,
     read_records,
 )
+from barnabas.wire.compression import CompressionError
 
 if TYPE_CHECKING:
     from barnabas.wire.batch import BatchHeader
@@ -70,6 +71,14 @@ def read_marker(batch: memoryview) -> EndMarker | None:
         raise BatchError("a marker without the epoch of its coordinator")
     _, coordinator_epoch = _VALUE.unpack_from(record.value)
     return EndMarker(kind == COMMIT, coordinator_epoch)
+
+
+def find_marker(batch: memoryview) -> EndMarker | None:
+    """Read a control batch of a log. One whose bytes make no sense ends nothing: it came from elsewhere, and work goes on."""
+    try:
+        return read_marker(batch)
+    except (BatchError, CompressionError):
+        return None
 
 
 def read_marker_type(key: bytes | None) -> int:

@@ -15,7 +15,6 @@ def test_the_first_open_one_counts() -> None:
     assert transactions.first_unstable(5) == 5
     transactions.complete(CompletedTransaction(1, 10, 30, aborted=False))
     assert transactions.first_unstable(100) == 20
-    assert transactions.first_open() == 20
     assert transactions.oldest_producer_id() == 2
 
 
