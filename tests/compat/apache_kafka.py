@@ -1,6 +1,8 @@
 """Apache Kafka as a process of its own, for tests that hold us against it."""
 
 import base64
+import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -112,3 +114,14 @@ def free_ports(count):
     for one in sockets:
         one.close()
     return ports
+
+
+@contextlib.contextmanager
+def shared_kafka(home, *settings):
+    """The address of an Apache Kafka while the block runs, or of the one that runs already at BARNABAS_TEST_KAFKA."""
+    outside = os.environ.get("BARNABAS_TEST_KAFKA")
+    if outside:
+        yield outside
+        return
+    with Kafka(home, *settings) as kafka:
+        yield kafka.wait_ready()

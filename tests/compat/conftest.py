@@ -5,6 +5,7 @@ BARNABAS_TEST_BOOTSTRAP=HOST:PORT it is somebody else's: run against Apache Kafk
 ask for Kafka's behaviour and not for ours.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -55,35 +56,36 @@ def stop_broker(process, log_path):
     assert "Traceback" not in log, log[log.index("Traceback") - 500 :][:4000]
 
 
-@pytest.fixture(scope="session")
-def bootstrap(tmp_path_factory):
-    outside = os.environ.get("BARNABAS_TEST_BOOTSTRAP")
-    if outside:
-        yield outside
-        return
-    home = tmp_path_factory.mktemp("broker")
+@contextlib.contextmanager
+def running_broker(home, *settings, data_dir=None):
+    """The address of our broker while the block runs; its log goes to `home`, and its data unless it has some already."""
     with (home / "broker.log").open("w") as log:
-        process, address = start_broker(home / "data", log)
+        process, address = start_broker(data_dir or home / "data", log, *settings)
         try:
             yield address
         finally:
             stop_broker(process, home / "broker.log")
+
+
+@contextlib.contextmanager
+def shared_broker(home, *settings):
+    """The same, or the outside one of BARNABAS_TEST_BOOTSTRAP, which should have the same settings."""
+    outside = os.environ.get("BARNABAS_TEST_BOOTSTRAP")
+    with contextlib.nullcontext(outside) if outside else running_broker(home, *settings) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory):
+    with shared_broker(tmp_path_factory.mktemp("broker")) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")
 def group_bootstrap(tmp_path_factory):
-    """A broker whose groups are in a hurry (GROUP_SETTINGS). An outside one should have the same settings."""
-    outside = os.environ.get("BARNABAS_TEST_BOOTSTRAP")
-    if outside:
-        yield outside
-        return
-    home = tmp_path_factory.mktemp("group-broker")
-    with (home / "broker.log").open("w") as log:
-        process, address = start_broker(home / "data", log, *GROUP_SETTINGS)
-        try:
-            yield address
-        finally:
-            stop_broker(process, home / "broker.log")
+    """A broker whose groups are in a hurry (GROUP_SETTINGS)."""
+    with shared_broker(tmp_path_factory.mktemp("group-broker"), *GROUP_SETTINGS) as address:
+        yield address
 
 
 @pytest.fixture

@@ -4,13 +4,12 @@ BARNABAS_TEST_KAFKA=HOST:PORT takes an Apache Kafka that runs already.
 """
 
 import json
-import os
 import time
 import urllib.request
 import uuid
 
 import pytest
-from compat.apache_kafka import Kafka
+from compat.apache_kafka import shared_kafka
 from compat.test_cli import Tool
 from compat.test_up import Running
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -21,12 +20,8 @@ TIMEOUT_S = 60
 
 @pytest.fixture(scope="session")
 def kafka_address(tmp_path_factory):
-    running = os.environ.get("BARNABAS_TEST_KAFKA")
-    if running:
-        yield running
-        return
-    with Kafka(tmp_path_factory.mktemp("kafka")) as kafka:
-        yield kafka.wait_ready()
+    with shared_kafka(tmp_path_factory.mktemp("kafka")) as address:
+        yield address
 
 
 @pytest.fixture(params=["barnabas", pytest.param("kafka", marks=pytest.mark.java)])

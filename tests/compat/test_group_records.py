@@ -4,7 +4,7 @@ import json
 
 import pytest
 from compat.apache_kafka import Kafka
-from compat.conftest import start_broker, stop_broker
+from compat.conftest import running_broker
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -57,14 +57,10 @@ def alter(admin, group, partition):
 def formatted(tmp_path_factory, kafka_tool):
     """What Apache Kafka's formatters print of the records that our broker wrote."""
     home = tmp_path_factory.mktemp("broker")
-    with (home / "broker.log").open("w") as log:
-        process, address = start_broker(home / "data", log, *SETTINGS)
-        try:
-            use_groups(address)
-            found = {name: read(kafka_tool, address, name) for name in ("Offsets", "GroupMetadata")}
-            yield {**found, "dump": dump(kafka_tool, home / "data")}
-        finally:
-            stop_broker(process, home / "broker.log")
+    with running_broker(home, *SETTINGS) as address:
+        use_groups(address)
+        found = {name: read(kafka_tool, address, name) for name in ("Offsets", "GroupMetadata")}
+        yield {**found, "dump": dump(kafka_tool, home / "data")}
 
 
 def read(kafka_tool, address, name):
@@ -160,12 +156,8 @@ def taken_over(tmp_path_factory):
     with Kafka(home, *SETTINGS) as kafka:
         use_groups(kafka.wait_ready())
     broker = tmp_path_factory.mktemp("broker")
-    with (broker / "broker.log").open("w") as log:
-        process, address = start_broker(kafka.data, log, *SETTINGS)
-        try:
-            yield address
-        finally:
-            stop_broker(process, broker / "broker.log")
+    with running_broker(broker, *SETTINGS, data_dir=kafka.data) as address:
+        yield address
 
 
 def test_groups_that_kafka_wrote_go_on_here(taken_over):

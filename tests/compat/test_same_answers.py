@@ -4,11 +4,9 @@ Edge cases above all: what is refused, with which code, and what stands in the o
 for what may differ. BARNABAS_TEST_KAFKA=HOST:PORT takes an Apache Kafka that runs already.
 """
 
-import os
-
 import pytest
 from chaos.packed_lies import CODECS, INSIDE, LENGTHS, lies, odd_but_good
-from compat.apache_kafka import Kafka
+from compat.apache_kafka import shared_kafka
 from compat.two_brokers import NO_ID, TIMEOUT_MS, TwoBrokers
 
 from barnabas.wire import batch
@@ -46,12 +44,8 @@ BAD_NAMES = ["", ".", "..", "a b", "a/b", "é", "x" * 250]
 
 @pytest.fixture(scope="module")
 def kafka_address(tmp_path_factory):
-    outside = os.environ.get("BARNABAS_TEST_KAFKA")
-    if outside:
-        yield outside
-        return
-    with Kafka(tmp_path_factory.mktemp("kafka")) as kafka:
-        yield kafka.wait_ready()
+    with shared_kafka(tmp_path_factory.mktemp("kafka")) as address:
+        yield address
 
 
 @pytest.fixture

@@ -5,12 +5,11 @@ differ; member ids are compared by whose they are. BARNABAS_TEST_KAFKA=HOST:PORT
 group.initial.rebalance.delay.ms=0).
 """
 
-import os
 import struct
 
 import pytest
-from compat.apache_kafka import Kafka
-from compat.conftest import start_broker, stop_broker
+from compat.apache_kafka import shared_kafka
+from compat.conftest import running_broker
 from compat.two_brokers import NO_ID, TwoBrokers
 
 from barnabas.wire.messages import (
@@ -42,23 +41,14 @@ MEMBER = "member"
 
 @pytest.fixture(scope="module")
 def kafka_address(tmp_path_factory):
-    outside = os.environ.get("BARNABAS_TEST_KAFKA")
-    if outside:
-        yield outside
-        return
-    with Kafka(tmp_path_factory.mktemp("kafka"), *SETTINGS) as kafka:
-        yield kafka.wait_ready()
+    with shared_kafka(tmp_path_factory.mktemp("kafka"), *SETTINGS) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
 def our_address(tmp_path_factory):
-    home = tmp_path_factory.mktemp("broker")
-    with (home / "broker.log").open("w") as log:
-        process, address = start_broker(home / "data", log, *SETTINGS)
-        try:
-            yield address
-        finally:
-            stop_broker(process, home / "broker.log")
+    with running_broker(tmp_path_factory.mktemp("broker"), *SETTINGS) as address:
+        yield address
 
 
 @pytest.fixture

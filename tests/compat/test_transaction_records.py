@@ -4,7 +4,7 @@ import json
 
 import pytest
 from compat.apache_kafka import Kafka
-from compat.conftest import start_broker, stop_broker
+from compat.conftest import running_broker
 from compat.wire_client import WireClient
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -63,21 +63,16 @@ def run_transactions(bootstrap):
 @pytest.fixture(scope="module")
 def formatted(tmp_path_factory, kafka_tool):
     """What Apache Kafka's formatter prints of the records that our broker wrote, by transactional id."""
-    home = tmp_path_factory.mktemp("broker")
-    with (home / "broker.log").open("w") as log:
-        process, address = start_broker(home / "data", log, *SETTINGS)
-        try:
-            opened = run_transactions(address)
-            done = kafka_tool(
-                f"{FORMATTERS}.ConsoleConsumer",
-                *("--bootstrap-server", address, "--topic", TOPIC, "--from-beginning"),
-                *("--formatter", f"{FORMATTERS}.TransactionLogMessageFormatter"),
-                *("--timeout-ms", "3000"),
-                check=False,
-            )
-            opened.abort_transaction(TIMEOUT_S)
-        finally:
-            stop_broker(process, home / "broker.log")
+    with running_broker(tmp_path_factory.mktemp("broker"), *SETTINGS) as address:
+        opened = run_transactions(address)
+        done = kafka_tool(
+            f"{FORMATTERS}.ConsoleConsumer",
+            *("--bootstrap-server", address, "--topic", TOPIC, "--from-beginning"),
+            *("--formatter", f"{FORMATTERS}.TransactionLogMessageFormatter"),
+            *("--timeout-ms", "3000"),
+            check=False,
+        )
+        opened.abort_transaction(TIMEOUT_S)
     found = {}
     for record in values(done.stdout):
         assert record["key"]["type"] == 0
@@ -130,12 +125,8 @@ def taken_over(tmp_path_factory):
     with Kafka(home, *SETTINGS) as kafka:
         run_transactions(kafka.wait_ready())
     broker = tmp_path_factory.mktemp("broker")
-    with (broker / "broker.log").open("w") as log:
-        process, address = start_broker(kafka.data, log, *SETTINGS)
-        try:
-            yield address
-        finally:
-            stop_broker(process, broker / "broker.log")
+    with running_broker(broker, *SETTINGS, data_dir=kafka.data) as address:
+        yield address
 
 
 def test_transactions_that_kafka_wrote_go_on_here(taken_over):

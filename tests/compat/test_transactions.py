@@ -2,13 +2,12 @@
 
 import asyncio
 import base64
-import os
 import uuid
 
 import aiokafka
 import kafka
 import pytest
-from compat.conftest import start_broker, stop_broker
+from compat.conftest import shared_broker
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -25,18 +24,9 @@ TOOLS = "org.apache.kafka.tools"
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    """A broker that looks for transactions that are out of time twice a second. An outside one should have the same settings."""
-    outside = os.environ.get("BARNABAS_TEST_BOOTSTRAP")
-    if outside:
-        yield outside
-        return
-    home = tmp_path_factory.mktemp("broker")
-    with (home / "broker.log").open("w") as log:
-        process, started = start_broker(home / "data", log, *SETTINGS)
-        try:
-            yield started
-        finally:
-            stop_broker(process, home / "broker.log")
+    """A broker that looks for transactions that are out of time twice a second."""
+    with shared_broker(tmp_path_factory.mktemp("broker"), *SETTINGS) as started:
+        yield started
 
 
 @pytest.fixture
