@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker import checkpointing, folders, log_loading, topic_creation, znodes
-from barnabas.broker.adoption import plan_adoption
 from barnabas.broker.disk_failures import is_of_directory
 from barnabas.model.cluster import Partition
 from barnabas.model.ids import TopicId, TopicPartition, topic_id_text
@@ -70,6 +69,9 @@ def _found_cluster(node: Node) -> Task[None]:
 
     The id is the one that stands in the directories, or a random one.
     """
+    # Imported here: every start but the first does without.
+    from barnabas.broker.adoption import plan_adoption
+
     world, paths = node.world, node.config.log_dirs
 
     def look() -> tuple[str, Adoption]:

@@ -1,6 +1,8 @@
 """Starting: what is found, what is adopted, what is set aside; and stopping so that the next start need not scan."""
 
 import errno
+import subprocess
+import sys
 
 import pytest
 from node_kit import DATA, NodeKit
@@ -83,3 +85,11 @@ def test_a_log_that_cannot_be_opened_leaves_the_others(kit):
     kit._wait_up()
     assert kit.node.replicas.get("t", 0) is None
     assert kit.produce("t", 1).base_offset == 3
+
+
+def test_what_only_a_new_store_needs_is_not_loaded_at_every_start():
+    code = (
+        "import sys, barnabas.broker.startup;"
+        "assert 'barnabas.broker.adoption' not in sys.modules, 'a start pays for it'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
