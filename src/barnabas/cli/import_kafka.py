@@ -27,7 +27,12 @@ from barnabas.model.cluster import INTERNAL_TOPICS
 from barnabas.model.config.broker_config import BrokerConfig
 from barnabas.model.ids import TopicId, topic_id_text
 from barnabas.runtime.assembly import STORE_FILE
-from barnabas.runtime.directory_copy import copy_folder, folder_bytes, sync_folder
+from barnabas.runtime.directory_copy import (
+    copy_folder,
+    find_link,
+    folder_bytes,
+    sync_folder,
+)
 from barnabas.runtime.offline_store import write_store
 from barnabas.runtime.read_only_disk import ReadOnlyDisk
 from barnabas.storage import checkpoints, meta_properties
@@ -87,6 +92,7 @@ def import_kafka(sources: tuple[str, ...], output: str, **options: Any) -> None:
     their offsets. Without --in-place the source stays as it is.
     """
     how = options["how"] or COPY
+    _refuse_links(sources)
     target = _target(sources, how, options)
     disk = ReadOnlyDisk()
     locks = [take_lock(path) for path in sources if os.path.exists(os.path.join(path, LOCK_FILE))]
@@ -130,6 +136,17 @@ def _is_within(path: str, folder: str) -> bool:
 
 
 # Looking
+
+
+def _refuse_links(sources: Sequence[str]) -> None:
+    """Make sure that what is read and written lies in the directories that were named."""
+    for path in sources:
+        link = find_link(path)
+        if link is not None:
+            raise Failure(
+                f"{link} is a symbolic link to {os.readlink(link)}, and links are not followed",
+                "put what it points to in its place; a directory elsewhere can be named as one more of SOURCES",
+            )
 
 
 def _look(disk: ReadOnlyDisk, sources: Sequence[str], how: str, options: dict[str, Any]) -> Source:

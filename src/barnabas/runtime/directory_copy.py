@@ -2,6 +2,8 @@
 
 Job: bytes, times and names, brought to the medium. Must not know what the files mean, but for one thing: the log of a closed
 segment is never written again, so it can be shared with the source by a second name (a hard link) and needs no room.
+
+Symbolic links are never followed: what is copied lies in the folder that was named. `find_link` tells where one is.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from barnabas.storage.directory import parse_folder
 from barnabas.storage.names import DELETED, LOG, offset_of
 
 if TYPE_CHECKING:
@@ -18,6 +21,18 @@ _PIECE_BYTES: Final = 256 * 1024
 _ZEROS: Final = bytes(_PIECE_BYTES)
 #: What `st_blocks` counts.
 _BLOCK_BYTES: Final = 512
+
+
+def find_link(directory: str) -> str | None:
+    """Return the path of a symbolic link in the directory or in one of its folders; None if there is none."""
+    for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
+        if entry.is_symlink():
+            return entry.path
+        if entry.is_dir() and parse_folder(entry.name) is not None:
+            found = find_link(entry.path)
+            if found is not None:
+                return found
+    return None
 
 
 def folder_bytes(source: str) -> int:
@@ -57,11 +72,11 @@ def sync_folder(path: str) -> None:
 
 
 def _files(folder: str) -> list[str]:
-    """Return the files of a folder in order, without those that are on their way out."""
+    """Return the files of a folder in order, without links and those that are on their way out."""
     return [
         entry.path
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name)
-        if entry.is_file() and not entry.name.endswith(DELETED)
+        if entry.is_file(follow_symlinks=False) and not entry.name.endswith(DELETED)
     ]
 
 

@@ -212,3 +212,21 @@ def test_the_new_directory_is_not_made_within_the_source(source):
     before = files(source)
     assert "name another one" in run(source, "--data-dir", source / "new", code=1)
     assert files(source) == before
+
+
+@pytest.mark.parametrize("way", [[], ["--link"], ["--in-place"], ["--dry-run"]])
+@pytest.mark.parametrize(
+    "name", ["outside-0", "orders-0/00000000000000000009.log", "meta.properties", "barnabas.db"]
+)
+def test_links_out_of_the_directory_are_not_followed(source, tmp_path, name, way):
+    secret = tmp_path / "secret"
+    (source / "orders-1").rename(secret)
+    (source / name).unlink(missing_ok=True)
+    (source / name).symlink_to(secret)
+    before = files(source)
+    told = run(
+        source, *way, *([] if way == ["--in-place"] else ["--data-dir", tmp_path / "new"]), code=1
+    )
+    assert f"{source / name} is a symbolic link to {secret}" in told
+    assert files(source) == before
+    assert not list(tmp_path.glob("new*"))

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from barnabas.runtime.directory_copy import copy_folder, folder_bytes
+from barnabas.runtime.directory_copy import copy_folder, find_link, folder_bytes
 
 LOGS = [f"{base:020d}.log" for base in (0, 5, 9)]
 
@@ -39,3 +39,17 @@ def test_files_come_with_their_times_and_holes(source, tmp_path, link):
     shared = [name for name in LOGS if (target / name).samefile(source / name)]
     assert shared == (LOGS[:-1] if link else [])
     assert sum(passed) < 1024 * 1024 >= folder_bytes(str(source))
+
+
+def test_links_are_told_and_left_out(source, tmp_path):
+    assert find_link(str(source)) is None
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"of somebody else" * 1000)
+    (source / f"{20:020d}.log").symlink_to(secret)
+    assert find_link(str(source)) == str(source / f"{20:020d}.log")
+    copy_folder(str(source), str(tmp_path / "target"), lambda _size: None)
+    assert not (tmp_path / "target" / f"{20:020d}.log").exists()
+    inner = tmp_path / "kafka"
+    (inner / "t-0").mkdir(parents=True)
+    (inner / "t-0" / "link").symlink_to("nowhere")
+    assert find_link(str(inner)) == str(inner / "t-0" / "link")
