@@ -46,17 +46,22 @@ DAMAGE = {
 }
 
 
+#: Few sequences, so that batches often follow each other; at the end of its range a sequence goes on with 0.
+PRODUCERS = [
+    *[Producer()] * 3,
+    *[Producer(7, 0, sequence) for sequence in (0, 1, 2, 3, 4, 2**31 - 1)],
+    Producer(7, 1, 0),
+    Producer(8, 0, 0),
+]
+
+
 @st.composite
 def batch_bytes(draw):
     """A batch as clients send them, sometimes not quite."""
     count = draw(st.integers(1, 4))
     value = b"v" * draw(st.sampled_from([0, 1, 100, 130, 20_000, 100_000]))
     stamp = draw(st.sampled_from([NOW_MS, NOW_MS, NOW_MS, -1, NOW_MS + 10**12]))
-    producer = draw(
-        st.sampled_from(
-            [Producer(), Producer(), Producer(7, 0, 0), Producer(7, 0, 1), Producer(8, 0, 0)]
-        )
-    )
+    producer = draw(st.sampled_from(PRODUCERS))
     records = [Record(i, stamp, None, value) for i in range(count)]
     codec = draw(st.sampled_from([Codec.NONE] * 5 + list(Codec)))
     data = bytes(batches.build(records, codec=codec, producer=producer))

@@ -38,6 +38,7 @@ def write(
 ) -> Task[Answers]:
     """Write one marker to each partition; what each answers, in their order."""
     answers: Answers = []
+    node.staging.write()  # batches that were judged before the marker go before it
     for number, one in enumerate(partitions, 1):
         answers.append((one, _write_one(node, marker, producer, transaction_version, one)))
         if number % PIECE == 0:

@@ -18,6 +18,7 @@ from crc32c import crc32c
 
 from barnabas.broker.batch_check import ZSTD_SINCE_VERSION, look_now
 from barnabas.broker.repeats import open_lane
+from barnabas.core.producer_state import SEQUENCE_MASK
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.batch import (
     CODEC_MASK,
@@ -106,7 +107,7 @@ class ProduceLane:
         header = read_header(view, start)
         (
             base_offset, length, _epoch, magic, crc, attributes, last_delta,
-            base_timestamp, max_timestamp, producer_id, _producer_epoch, _sequence, count,
+            base_timestamp, max_timestamp, producer_id, producer_epoch, sequence, count,
         ) = header  # fmt: skip
         if (
             replica.offline
@@ -134,12 +135,14 @@ class ProduceLane:
             if seen is None or seen.latest_ms != max_timestamp or (seen.earliest_ms or 0) < 0:
                 return None
         if producer_id != NO_PRODUCER_ID:
-            sequence = replica, producer_id
-            if sequence in staging.sequences:
-                staging.write()  # what came before moves the sequence by which this one is judged
-            if not self._is_next(header):
-                return None
-            staging.sequences.add(sequence)
+            producer, sequences = (replica, producer_id), staging.sequences
+            staged = sequences.get(producer)
+            if staged != (producer_epoch, sequence):
+                if staged is not None:
+                    staging.write()  # what came before moves the sequence by which this one is judged
+                if not self._is_next(header):
+                    return None
+            sequences[producer] = producer_epoch, (sequence + count) & SEQUENCE_MASK
         return batch, header
 
     def _find_batch(self, view: memoryview, position: int, end: int) -> int:

@@ -84,8 +84,8 @@ class Staging:
         self.request_bytes_max = request_bytes_max
         #: Who sent it, its lane, its correlation id, and what is to be written.
         self.staged: list[tuple[Link, Lane, int, Any]] = []
-        #: Partitions and producers whose sequence moves when what is staged is written. Never gone through.
-        self.sequences: set[tuple[object, int]] = set()
+        #: By partition and producer: the epoch and sequence that follow what is staged. Never gone through.
+        self.sequences: dict[tuple[object, int], tuple[int, int]] = {}
         self._lanes: dict[int, dict[bytes, Lane]] = {}
         #: The time of the turn by both clocks, by which requests are judged.
         self.now_ms = self.monotonic_ms = 0

@@ -181,7 +181,7 @@ class Replica:
             self.on_disk_error(problem, "append")
             return [ErrorCode.KAFKA_STORAGE_ERROR] * len(run)
         if base_offset is None:
-            return [self.append(batch, header, now_ms) for batch, header in run]
+            return self._append_in_turn(run, now_ms)
         if state.on_end_offset(state.broker_id, log_.log_end_offset):
             self._on_readable(sum(len(batch) for batch, _ in run))
         offsets: list[int | ErrorCode] = []
@@ -189,6 +189,18 @@ class Replica:
             offsets.append(base_offset)
             base_offset += header.last_offset_delta + 1
         return offsets
+
+    def _append_in_turn(
+        self, run: list[tuple[memoryview, BatchHeader]], now_ms: int
+    ) -> list[int | ErrorCode]:
+        """Append batch after batch. What follows one that failed fails too: it may be the next of the same producer."""
+        outcomes: list[int | ErrorCode] = []
+        for batch, header in run:
+            outcome = self.append(batch, header, now_ms)
+            if isinstance(outcome, ErrorCode):
+                return outcomes + [outcome] * (len(run) - len(outcomes))
+            outcomes.append(outcome)
+        return outcomes
 
     def on_disk_error(self, problem: OSError, doing: str) -> None:
         """Take offline what the error speaks of: see `disk_failures`."""

@@ -1,6 +1,7 @@
 """When a lane is opened, what it takes, and what closes it."""
 
 import errno
+import itertools
 import struct
 
 import pytest
@@ -21,6 +22,11 @@ from barnabas.wire.messages.produce import (
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
+)
+from barnabas.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
 )
 
 VERSION = 12
@@ -159,21 +165,76 @@ def test_an_idempotent_producer_takes_it_and_its_repetition_does_not(peer):
     assert taken(peer, sequence(7, 9))[0] == 0
 
 
-def test_idempotent_producers_are_written_at_once_and_one_after_another_only_by_itself(peer):
+def test_what_idempotent_producers_send_one_after_another_is_written_at_once(peer):
+    frames = [
+        produce(number, producer=Producer(producer_id, 0, sequence))
+        for number, (sequence, producer_id) in enumerate(itertools.product(range(4), (5, 6)))
+    ]
+    calls_before = peer.host.disk.calls
+    assert taken(peer, *frames) == (8, [(n, ErrorCode.NONE, 1 + n) for n in range(8)])
+    assert peer.host.disk.calls == calls_before + 1
+
+
+@pytest.mark.parametrize("epoch_and_sequence", [(0, 0), (0, 3), (1, 1)])
+def test_a_batch_that_does_not_follow_what_is_staged_is_judged_by_what_is_written(
+    peer, epoch_and_sequence
+):
     log = peer.host.node.replicas.get("plain", 0).log
-    end = log.log_end_offset
+    assert taken(peer, produce(2, producer=Producer(5, 0, 0)))[0] == 1
+    stream = b"".join(
+        produce(3, producer=Producer(5, *which)) for which in ((0, 1), epoch_and_sequence)
+    )
+    position = peer.link.lanes.take(memoryview(bytearray(stream)), 0, len(stream))
+    assert position == len(stream) // 2
+    assert log.log_end_offset == 3
 
-    def take(number, producer_id, sequence):
-        data = produce(number, producer=Producer(producer_id, 0, sequence))
-        return peer.link.lanes.take(memoryview(bytearray(data)), 0, len(data)) == len(data)
 
-    assert take(2, 5, 0)
-    assert take(3, 6, 0)
-    assert log.log_end_offset == end
-    assert take(4, 6, 1)
-    assert log.log_end_offset == end + 2
-    assert not take(5, 6, 1)
-    assert take(6, 5, 1)
+def test_a_new_epoch_of_a_producer_takes_it_in_the_same_turn(peer):
+    frames = [produce(2, producer=Producer(5, 0, 0)), produce(3, producer=Producer(5, 1, 0))]
+    assert taken(peer, *frames)[0] == 2
+
+
+def test_a_sequence_goes_on_with_0_behind_its_last_number(peer):
+    last = 2**31 - 1
+    frames = [produce(2, producer=Producer(5, 0, last)), produce(3, producer=Producer(5, 0, 0))]
+    calls_before = peer.host.disk.calls
+    assert taken(peer, *frames)[0] == 2
+    assert peer.host.disk.calls == calls_before + 1
+
+
+def test_nothing_of_a_run_is_written_behind_what_failed(peer):
+    """Else the next batch of an idempotent producer would be there without the one before."""
+    peer.general(produce(2, topic="small"))
+    replica = peer.host.node.replicas.get("small", 0)
+    frames = [
+        produce(number, size=100_000, topic="small", producer=Producer(5, 0, number))
+        for number in range(14)
+    ]
+    peer.host.disk.fail_call(14, 28)  # no room: for the batch that begins the second segment
+    count, answers = taken(peer, *frames)
+    failed = [number for number, code, _ in answers if code]
+    assert count == 14
+    assert failed == list(range(failed[0], 14))
+    assert len(failed) > 1
+    assert replica.log.log_end_offset == 1 + failed[0]
+    assert taken(peer, produce(20, topic="small", producer=Producer(5, 0, failed[0])))[0] == 1
+
+
+def test_a_marker_goes_behind_what_was_staged_before_it(peer):
+    replica = peer.host.node.replicas.get("plain", 0)
+    stream = produce(2, producer=Producer(5, 0, 0))
+    assert peer.link.lanes.take(memoryview(bytearray(stream)), 0, len(stream)) == len(stream)
+    marker = WritableTxnMarker(
+        producer_id=5,
+        producer_epoch=1,
+        topics=[WritableTxnMarkerTopic(name="plain", partition_indexes=[0])],
+    )
+    administrator = FuzzLink()
+    data = frame(WriteTxnMarkersRequest(markers=[marker]), 1, 71)
+    peer.host.node.on_request(administrator, memoryview(bytearray(data))[4:])
+    peer.write()
+    assert replica.log.log_end_offset == 3
+    assert replica.log.producers.get(5).producer_epoch == 1
 
 
 def test_what_two_connections_send_in_a_turn_is_written_at_once_and_each_gets_its_own_answers(peer):
