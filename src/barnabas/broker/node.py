@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.broker.dispatch import Api
+    from barnabas.broker.pieces import Pieces
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Done, Task
     from barnabas.core.waiting import Waiter
@@ -100,6 +101,8 @@ class Node:
         self.advertised: dict[str, tuple[str, int]] = {}
         #: The request that a link waits for, if it waits for bytes: to forget it when the link goes.
         self.waiters: dict[Link, Waiter[Any]] = {}
+        #: The question of a link that gives others a turn in between: to drop it when the link goes.
+        self.paused: dict[Link, Pieces] = {}
         #: Topics between the decision to create them and their first replica: folded name -> name.
         self.creating: dict[str, str] = {}
         self.fetch_bytes_max = config.get_int("fetch.max.bytes")
@@ -148,6 +151,9 @@ class Node:
         if waiter is not None:
             self.replicas.waiting.remove(waiter)
             waiter.owner.abandon()
+        pieces = self.paused.pop(link, None)
+        if pieces is not None:
+            pieces.abandon()
 
     def on_turn_end(self) -> None:
         """Write what was staged in this turn; finish the requests for which enough bytes came."""

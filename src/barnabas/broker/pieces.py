@@ -4,13 +4,16 @@ Job: let the loop serve others in between, and make large answers off it. Who do
 pauses when a piece is full. Must not know: what a step is.
 
 Invariants: a small request is done without a pause. What is answered after a pause may be of different moments: who uses
-this sees to it that each step is whole by itself.
+this sees to it that each step is whole by itself. A question whose client has gone ends at its next pause; a change that was
+begun is finished, as in Kafka.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from barnabas.broker.outcomes import CloseLink
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,14 +53,16 @@ class EncodedResponse:
 
 
 class Pieces:
-    """The work for one request."""
+    """The work for one request. `finishes`: it changes something, and goes on when its client has gone."""
 
-    __slots__ = ("_call", "_in_piece", "_was_paused")
+    __slots__ = ("_call", "_finishes", "_in_piece", "_is_abandoned", "_was_paused")
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, *, finishes: bool = False) -> None:
         """Begin the first piece."""
         self._call = call
+        self._finishes = finishes
         self._in_piece = 0
+        self._is_abandoned = False
         self._was_paused = False
 
     def count(self, steps: int) -> None:
@@ -70,10 +75,21 @@ class Pieces:
         return self._in_piece >= PIECE
 
     def pause(self, done: Done) -> None:
-        """Begin another piece once everybody else had a turn."""
+        """Begin another piece once everybody else had a turn; CloseLink if nobody waits for the answer any more."""
         self._in_piece = 0
         self._was_paused = True
-        pause(self._call.node.world, done)
+        node = self._call.node
+        if not self._finishes:
+            node.paused[self._call.link] = self
+        pause(node.world, lambda _result, _error: self._go_on(done))
+
+    def abandon(self) -> None:
+        """Its client has gone: do not go on after this pause."""
+        self._is_abandoned = True
+
+    def _go_on(self, done: Done) -> None:
+        self._call.node.paused.pop(self._call.link, None)
+        done(None, CloseLink("its client has gone") if self._is_abandoned else None)
 
     def respond(self, build: Callable[[], Response]) -> Task[Response]:
         """Make the response: here if it is small, else in the background, so `build` may touch only what is its own."""

@@ -7,7 +7,7 @@ from node_kit import NodeKit
 
 from barnabas.broker.coordinators import TOPIC
 from barnabas.broker.node import DECODED_AT_ONCE
-from barnabas.broker.pieces import PIECE
+from barnabas.broker.pieces import PIECE, Pieces
 from barnabas.wire.messages import (
     consumer_group_describe,
     create_topics,
@@ -197,6 +197,42 @@ def test_many_groups_are_deleted(kit):
     answer = ask_in_pieces(kit, request, 2)
     codes = [(one.group_id, one.error_code) for one in answer.results]
     assert codes == [*((group, 0) for group in MANY), ("none", GROUP_ID_NOT_FOUND)]
+    assert kit.ask(list_groups.ListGroupsRequest(), 5).groups == []
+
+
+# Clients that go
+
+
+def hang_up(kit):
+    """Close the newest link at the node's end: nothing else happens before that."""
+    list(kit.machine.links)[-1].close()
+
+
+def test_a_question_whose_client_has_gone_is_dropped(kit, monkeypatch):
+    client = kit.new_client()
+    topics = [metadata.MetadataRequestTopic(name=f"{number}") for number in range(20 * PIECE)]
+    request = metadata.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    client.send(request, 9)
+    kit.run(lambda: bool(kit.node.paused))
+    pauses = []
+    monkeypatch.setattr(Pieces, "pause", lambda *_: pauses.append(1))
+    hang_up(kit)
+    kit.advance(100)
+    assert pauses == []
+    assert kit.node.paused == {}
+    assert kit.node.metrics.failures == 0
+
+
+def test_a_change_whose_client_has_gone_is_finished(kit):
+    for group in MANY:
+        commit(kit, group, (1,))
+    client = kit.new_client()
+    client.send(delete_groups.DeleteGroupsRequest(groups_names=MANY), 2)
+    groups = kit.node.coordinators.find("group-0").shard.groups
+    kit.run(lambda: "group-0" not in groups)
+    hang_up(kit)
+    assert MANY[-1] in kit.node.coordinators.find(MANY[-1]).shard.groups
+    kit.advance(100)
     assert kit.ask(list_groups.ListGroupsRequest(), 5).groups == []
 
 

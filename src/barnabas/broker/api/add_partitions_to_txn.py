@@ -38,7 +38,7 @@ _Codes = dict[TopicPartition, ErrorCode]
 
 def handle(call: Call) -> Task[Response]:
     """Add the partitions of each transaction, or only tell whether they are in it."""
-    pieces = Pieces(call)
+    pieces = Pieces(call, finishes=True)
     answers: list[tuple[AddPartitionsToTxnTransaction, _Codes]] = []
     for transaction in _transactions(call):
         codes = yield from _look_up(call, transaction, pieces)

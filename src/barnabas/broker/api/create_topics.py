@@ -41,7 +41,7 @@ def handle(call: Call) -> Task[Response]:
     times = Counter(wanted.name for wanted in request.topics)
     planned: list[Topic] = []
     outcomes: dict[str, Topic | BaseException] = {}
-    pieces = Pieces(call)
+    pieces = Pieces(call, finishes=True)
     # A name that is there twice is refused once.
     for wanted in {wanted.name: wanted for wanted in request.topics}.values():
         pieces.count(_STEPS_PER_TOPIC)

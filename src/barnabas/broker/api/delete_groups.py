@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def handle(call: Call) -> Task[Response]:
     """Delete each group named; one that is named twice is told once."""
-    pieces = Pieces(call)
+    pieces = Pieces(call, finishes=True)
     codes: dict[str, ErrorCode] = {}
     for group_id in dict.fromkeys(call.request.groups_names):
         codes[group_id] = yield from _delete(call, pieces, group_id)

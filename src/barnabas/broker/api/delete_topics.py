@@ -34,7 +34,7 @@ def handle(call: Call) -> Task[Response]:
         newer = call.version >= _DISABLED_CODE_SINCE
         code = ErrorCode.TOPIC_DELETION_DISABLED if newer else ErrorCode.INVALID_REQUEST
         raise KafkaError(code, "Topic deletion is disabled: delete.topic.enable is false.")
-    pieces = Pieces(call)
+    pieces = Pieces(call, finishes=True)
     results = []
     for key, topic in _decide(call.node, _keys(call.request)).items():
         try:

@@ -37,7 +37,7 @@ _Codes = dict[tuple[str, bytes], dict[int, ErrorCode]]
 def handle(call: Call) -> Task[Response]:
     """Commit what can be; partitions that are not there are refused one by one."""
     asked: TxnOffsetCommitRequest = call.request
-    pieces = Pieces(call)
+    pieces = Pieces(call, finishes=True)
     codes: _Codes = {}
     topics: dict[str, CommitTopic] = {}
     places: dict[str, dict[int, ErrorCode]] = {}

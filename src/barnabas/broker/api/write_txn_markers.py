@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def handle(call: Call) -> Task[Response]:
     """Write each marker to each of its partitions."""
     request: WriteTxnMarkersRequest = call.request
-    pieces = Pieces(call)
+    pieces = Pieces(call, finishes=True)
     # Markers of one producer are told together, as in Kafka.
     answers: dict[int, dict[TopicPartition, ErrorCode]] = {}
     for one in request.markers:
