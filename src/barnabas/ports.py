@@ -248,6 +248,36 @@ class Link(Protocol):
         """End the connection."""
 
 
+class PeerEvents(Protocol):
+    """Who opened a connection to another broker, and is told what becomes of it."""
+
+    def on_connected(self) -> None:
+        """Hear that the other side took the connection."""
+
+    def on_frame(self, frame: memoryview) -> None:
+        """Take a reply, without its length; its memory is the caller's again when this returns."""
+
+    def on_closed(self, reason: str) -> None:
+        """Hear that the connection is gone or could not be had. Once, and the last call; not after `Peer.close`."""
+
+
+class Peer(Protocol):
+    """A connection that this broker opened to another one."""
+
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        """Send a request whole, after those before it. Harmless on a closed connection."""
+
+    def close(self) -> None:
+        """End the connection; nothing is told any more."""
+
+
+class Peers(Protocol):
+    """Connections to the other brokers of a cluster."""
+
+    def connect(self, host: str, port: int, events: PeerEvents) -> Peer:
+        """Begin to connect; `events` hears of it later, never before this returns."""
+
+
 @dataclass(slots=True)
 class World:
     """Everything outside of one node."""
@@ -258,3 +288,5 @@ class World:
     background: Background
     coordination: Coordination
     disk: Disk
+    #: None for a broker that has no others.
+    peers: Peers | None = None

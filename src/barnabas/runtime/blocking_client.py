@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 ANSWER_BYTES_MAX: Final = 100 * 1024 * 1024
 #: What FindCoordinator is asked for.
 GROUP, TRANSACTION = 0, 1
-_HEAD: Final = struct.Struct(">hhih")
 _LENGTH: Final = struct.Struct(">i")
 _BATCHED_SINCE: Final = 4
 _Address = tuple[str, int]
@@ -55,7 +54,7 @@ class Link:
 
     def __init__(self, address: _Address, timeout_s: float, client_id: str) -> None:
         """Connect, and ask for the versions that are served."""
-        self._client_id = client_id.encode()
+        self._client_id = client_id
         self._correlation_id = 0
         self._versions: dict[int, tuple[int, int]] = {}
         try:
@@ -87,10 +86,7 @@ class Link:
 
     def _ask(self, request: Message, version: int) -> Message:
         self._correlation_id += 1
-        head = _HEAD.pack(request.API_KEY, version, self._correlation_id, len(self._client_id))
-        head += self._client_id
-        if version >= request.FLEXIBLE_FROM:
-            head += b"\0"
+        head = frame.request_header(request.API_KEY, version, self._correlation_id, self._client_id)
         try:
             body = b"".join(bytes(part) for part in request.encode(version))
         except WireError as problem:

@@ -10,7 +10,6 @@ A client is driven by `step`: called when it is connected, after every reply, an
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 REQUEST_TIMEOUT_US: Final = 2 * SECOND
 BACKOFF_US: Final = (5 * MS, 100 * MS)
-_HEAD: Final = struct.Struct(">hhih")
 
 
 class Asked(NamedTuple):
@@ -154,11 +152,9 @@ class Client:
     def _send(self, request: Any, version: int) -> int:  # noqa: ANN401
         assert self.connection is not None
         self._correlation_id += 1
-        client_id = self.name.encode()
-        head = _HEAD.pack(request.API_KEY, version, self._correlation_id, len(client_id))
-        tags = b"\0" if version >= request.FLEXIBLE_FROM else b""
+        head = frames.request_header(request.API_KEY, version, self._correlation_id, self.name)
         body = b"".join(bytes(part) for part in request.encode(version))
-        self.connection.send(head + client_id + tags + body)
+        self.connection.send(head + body)
         return self._correlation_id
 
     def on_frame(self, connection: Connection, frame: bytes) -> None:

@@ -1,6 +1,6 @@
-"""One frame: where its header ends, how a reply's header looks, and which classes its key stands for.
+"""One frame: where its header ends, how headers look, and which classes its key stands for.
 
-Job: request heads in, reply heads out. Cutting frames out of a byte stream is the server's; what a message means is
+Job: heads in and out. Cutting frames out of a byte stream is the server's; what a message means is
 the handlers'. Message modules are loaded when a key is first asked for.
 
 Invariants:
@@ -24,6 +24,7 @@ MAX_MERGED_BYTES = 4096
 
 _HEAD = _Compiled(">hhi").unpack_from
 _HEAD_AND_CLIENT_ID = _Compiled(">hhih").unpack_from
+_REQUEST_HEAD = _Compiled(">hhih").pack
 _LENGTH = _Compiled(">i").pack
 _CORRELATION = _Compiled(">i").pack
 _CORRELATION_AND_NO_TAGS = _Compiled(">ix").pack
@@ -92,6 +93,13 @@ def _read_client_id(head: RequestHead, frame: memoryview, length: int) -> int:
         )
     head.client_id = str(frame[10:stop], "utf-8")
     return stop
+
+
+def request_header(api_key: int, api_version: int, correlation_id: int, client_id: str) -> bytes:
+    """Encode the header of a request."""
+    name = client_id.encode()
+    header = _REQUEST_HEAD(api_key, api_version, correlation_id, len(name)) + name
+    return header + b"\0" if api_version >= _FLEXIBLE_FROM.get(api_key, 0x8000) else header
 
 
 def response_header(correlation_id: int, api_key: int, api_version: int) -> bytes:
