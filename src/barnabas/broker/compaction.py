@@ -1,7 +1,8 @@
 """When which log is compacted: the dirtiest first, as many at a time as log.cleaner.threads says.
 
 Job: choose, have it cleaned by a `Cleaner`, put new segments in place, write down how far each log is clean. Must not
-know which records stay (`storage/`). A log that turns out damaged is left alone until the next start, and told.
+know which records stay (`storage/`). A segment that turns out damaged is repaired (`repairs.py`), and its log compacted after
+that; one whose batches are whole and hold what cannot be is left alone until the next start, and told.
 
 Every log.cleaner.backoff.ms each lane that rests looks for work; one that has some goes on until there is none.
 """
@@ -19,6 +20,7 @@ from barnabas.broker.tasks import drive
 from barnabas.storage.cleaned_segment import CleanedSegment, remove_cleaned
 from barnabas.storage.cleaner import CleaningStats
 from barnabas.storage.cleaning_plan import CleanerLimits, is_worth_it, measure, plan
+from barnabas.storage.segment import DamagedBatch
 from barnabas.wire.batch import BatchError
 
 if TYPE_CHECKING:
@@ -107,6 +109,8 @@ class Compaction:
             self._node.claims.take(replica.key)
             try:
                 yield from self._clean(cleaner, replica, dirtiness)
+            except DamagedBatch as problem:
+                replica.on_damage(problem)
             except BatchError as problem:
                 self._uncleanable[replica.key] = replica
                 log.error("%s: not compacted until the next start: %s", replica.key, problem)
@@ -148,6 +152,7 @@ class Compaction:
             and not replica.offline
             and not replica.log.is_broken
             and not self._node.claims.is_taken(replica.key)
+            and not self._node.repairs.is_busy(replica.key)
             and self._uncleanable.get(replica.key) is not replica
         )
 

@@ -46,6 +46,10 @@ class Repairs:
         self._busy[replica.key] = None
         drive(self._run(replica, base_offset), partial(self._on_end, replica))
 
+    def is_busy(self, key: TopicPartition) -> bool:
+        """Tell whether a log is being repaired, or waits for it."""
+        return key in self._busy
+
     def stop(self, done: Done) -> None:
         """Begin nothing more, and answer when no log is changing."""
         self._stopped = True

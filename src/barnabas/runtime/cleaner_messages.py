@@ -4,7 +4,8 @@
 |------------------------------------------|-------------------------------------------------------|
 | {"order": …, "max_bytes_per_second": …}  | {"mapped": true}                                      |
 | {"next": true}                           | {"segment": […]}, or {"stats": …} when none is left   |
-|                                          | {"os_error": [errno, text, path]}, {"damaged": text}  |
+|                                          | {"os_error": [errno, text, path]},                    |
+|                                          | {"damaged": text, "base_offset": of a segment}        |
 
 Both ends are of one version: the broker starts the process from its own files.
 """
@@ -18,6 +19,7 @@ from typing import Any
 from barnabas.storage.batch_filter import LastBatch
 from barnabas.storage.cleaned_segment import CleanedSegment
 from barnabas.storage.cleaner import CleaningOrder, CleaningStats, Source
+from barnabas.storage.segment import DamagedBatch
 from barnabas.wire.batch import BatchError
 
 NEXT = {"next": True}
@@ -69,7 +71,8 @@ def problem_message(problem: OSError | BatchError) -> dict[str, Any]:
     if isinstance(problem, OSError):
         path = problem.filename if isinstance(problem.filename, str) else None
         return {"os_error": [problem.errno, problem.strerror or str(problem), path]}
-    return {"damaged": str(problem)}
+    base_offset = problem.base_offset if isinstance(problem, DamagedBatch) else None
+    return {"damaged": str(problem), "base_offset": base_offset}
 
 
 def read_answer(message: dict[str, Any]) -> CleanedSegment | CleaningStats | None:
@@ -81,8 +84,10 @@ def read_answer(message: dict[str, Any]) -> CleanedSegment | CleaningStats | Non
             return CleaningStats(**fields)
         case {"os_error": [number, text, path]}:
             raise OSError(number, text, path)
-        case {"damaged": text}:
+        case {"damaged": text, "base_offset": None}:
             raise BatchError(text)
+        case {"damaged": text, "base_offset": base_offset}:
+            raise DamagedBatch(text, base_offset)
         case _:
             assert message == MAPPED
             return None

@@ -15,7 +15,7 @@ stay is written as it is; of others, base offset, last offset, producer and code
 Delete horizon (KIP-534): the first time that a batch is seen whose tombstones, or whose marker, will go, the time after
 which they may is put in its header: an attribute, and the base timestamp. The timestamps of its records count from there.
 
-Batches that are looked into must have a right checksum: a damaged one would get a good one here.
+Batches must have a right checksum when they come here: a damaged one would get a good one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ from barnabas.wire.batch import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchError,
-    checksum_matches,
 )
 from barnabas.wire.compression import Codec, Unpacker, compress
 
@@ -226,13 +225,14 @@ class BatchFilter:
 def open_content(
     data: bytes, start: int, header: BatchHeader, unpacker: Unpacker
 ) -> tuple[bytes, int]:
-    """Return a batch's content and where in it the records begin; BatchError if its checksum is wrong."""
-    batch = memoryview(data)[start : start + header.size]
-    if not checksum_matches(batch, header):
-        raise BatchError(f"the batch at offset {header.base_offset} has a wrong checksum")
+    """Return a batch's content and where in it the records begin; BatchError if it does not unpack."""
     if not header.codec:
         return data, start + HEADER_SIZE
-    return unpacker.unpack(Codec(header.codec), batch[HEADER_SIZE:], MAX_UNPACKED_BYTES), 0
+    packed = memoryview(data)[start + HEADER_SIZE : start + header.size]
+    try:
+        return unpacker.unpack(Codec(header.codec), packed, MAX_UNPACKED_BYTES), 0
+    except ValueError as problem:  # also a codec that nobody knows
+        raise BatchError(f"the batch at offset {header.base_offset}: {problem}") from None
 
 
 def _whole(data: bytes, start: int, header: BatchHeader) -> Kept:

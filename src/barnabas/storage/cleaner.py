@@ -24,15 +24,15 @@ from barnabas.storage.cleaner_transactions import CleanedTransactions
 from barnabas.storage.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, file_name
 from barnabas.storage.offset_map import OffsetMap
 from barnabas.storage.record_bytes import read_keys
-from barnabas.storage.segment import MAX_RELATIVE_OFFSET
+from barnabas.storage.segment import MAX_RELATIVE_OFFSET, DamagedBatch
 from barnabas.storage.transaction_index import AbortedTransaction, decode_index
-from barnabas.wire.batch import HEADER_SIZE, MAGIC, BatchError, read_header
+from barnabas.wire.batch import HEADER_SIZE, MAGIC, BatchError, checksum_matches, read_header
 from barnabas.wire.compression import Unpacker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from barnabas.ports import Disk
+    from barnabas.ports import Disk, File
     from barnabas.wire.batch import BatchHeader
 
 
@@ -92,8 +92,8 @@ def _no_throttle(_size_bytes: int) -> None:
 class Cleaning:
     """One cleaning: `build_map`, then `segments` to its end.
 
-    `throttle` is called with every number of bytes read or written, and may wait. BatchError where the log is damaged:
-    what was put in place before stays so. OSError as it comes.
+    `throttle` is called with every number of bytes read or written, and may wait. DamagedBatch where a segment is damaged,
+    BatchError where batches that are whole hold what cannot be: what was put in place before stays so. OSError as it comes.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Cleaning:
         for source, end_offset in self._sources_with_ends():
             if end_offset <= order.first_dirty_offset:
                 continue
-            if not self._map_segment(source, transactions, unpacker):
+            if not self._map_segment(source, end_offset, transactions, unpacker):
                 break
             # Offsets behind the last batch that no record has any more.
             offset_map.advance(end_offset)
@@ -131,10 +131,10 @@ class Cleaning:
         self.stats.clean_offset = offset_map.end_offset
 
     def _map_segment(
-        self, source: Source, transactions: CleanedTransactions, unpacker: Unpacker
+        self, source: Source, end_offset: int, transactions: CleanedTransactions, unpacker: Unpacker
     ) -> bool:
         """Take the keys of a segment; False if the map became full on the way."""
-        for data, start, header in self._batches(source):
+        for data, start, header in self._batches(source, end_offset):
             self.stats.map_bytes_read += header.size
             if header.last_offset < self._order.first_dirty_offset:
                 continue
@@ -224,9 +224,10 @@ class Cleaning:
             index_interval_bytes=order.index_interval_bytes,
             buffer_bytes=order.io_buffer_bytes, throttle=self._throttle,
         )  # fmt: skip
+        ends = dict(self._sources_with_ends())
         for number, source in enumerate(group, 1):
             is_last_source, position = number == len(group), 0
-            for data, start, header in self._batches(source):
+            for data, start, header in self._batches(source, ends[source]):
                 position += header.size
                 is_last = is_last_source and position == source.size_bytes
                 stats.bytes_read += header.size
@@ -291,10 +292,13 @@ class Cleaning:
             one for one in found if one.last_offset >= start and one.first_offset < order.end_offset
         )
 
-    def _batches(self, source: Source) -> Iterator[tuple[bytes, int, BatchHeader]]:
-        """Walk over a segment: the bytes read, where in them a whole batch starts, its header."""
+    def _batches(self, source: Source, end_offset: int) -> Iterator[tuple[bytes, int, BatchHeader]]:
+        """Walk over a segment: the bytes read, where in them a whole batch starts, its header.
+
+        All that readers are promised of a batch is made sure of: a damaged one would get a good checksum here.
+        """
         file = self._disk.open(self._path(source.base_offset, LOG))
-        position, end = 0, source.size_bytes
+        position, end, next_offset = 0, source.size_bytes, source.base_offset
         read_bytes = max(self._order.io_buffer_bytes, HEADER_SIZE)
         wanted = read_bytes
         while position < end:
@@ -306,17 +310,25 @@ class Cleaning:
                 header = read_header(data, start)
                 size = header.size
                 if header.magic != MAGIC or not HEADER_SIZE <= size <= end - position - start:
-                    raise BatchError(f"no whole batch at byte {position + start} of {file.path}")
+                    raise _no_batch(file, position + start, source)
                 if start + size > len(data):
                     wanted = max(read_bytes, size)
                     break
+                if not (
+                    next_offset <= header.base_offset <= header.last_offset < end_offset
+                    and checksum_matches(memoryview(data)[start : start + size], header)
+                ):
+                    raise _no_batch(file, position + start, source)
                 yield data, start, header
+                next_offset = header.next_offset
                 start += size
-            if start == 0 and asked == end - position:
-                raise BatchError(f"no whole batch at byte {position} of {file.path}")
-            if len(data) < asked:
-                raise BatchError(f"{file.path} is shorter than it was")
+            if (start == 0 and asked == end - position) or len(data) < asked:
+                raise _no_batch(file, position, source)
             position += start
 
     def _path(self, base_offset: int, suffix: str) -> str:
         return f"{self._order.directory}/{file_name(base_offset, suffix)}"
+
+
+def _no_batch(file: File, position: int, source: Source) -> DamagedBatch:
+    return DamagedBatch(f"no whole batch at byte {position} of {file.path}", source.base_offset)

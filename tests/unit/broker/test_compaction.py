@@ -3,6 +3,7 @@
 import errno
 
 import pytest
+from crc32c import crc32c
 from node_kit import DATA, NodeKit
 
 from barnabas.broker.cleaners import BackgroundCleaner, CleanerGone
@@ -10,6 +11,7 @@ from barnabas.sim.machine import Crash
 from barnabas.sim.world import START_MS
 from barnabas.wire import batch
 from barnabas.wire.batch import Producer, Record, headers, read_records
+from barnabas.wire.compression import Codec
 from barnabas.wire.control_batch import EndMarker
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -173,17 +175,34 @@ def test_several_logs_at_a_time():
     assert all(records_of(kit, name) == COMPACTED for name in ("x", "y", "z"))
 
 
-def test_a_damaged_log_is_left_alone_and_others_are_not():
+def test_a_damaged_log_is_repaired_and_then_compacted(caplog):
     kit = new_kit()
     for name in ("bad", "good"):
         kit.create(name, **COMPACT)
         fill(kit, name)
-    kit.disk.flip(f"{DATA}/bad-0/{0:020d}.log", 70)
+    kit.disk.flip(f"{DATA}/bad-0/{2:020d}.log", 70)
+    kit.run(lambda: is_compacted(kit) and len(kit.disk.read_file(CHECKPOINT).split()) == 8)
+    assert records_of(kit, "good") == COMPACTED
+    assert records_of(kit, "bad") == [one for one in COMPACTED if one[0] not in (2, 3)]
+    assert "bad-0: offsets 2 to 3 are lost (a batch with a wrong checksum)" in caplog.text
+
+
+def test_a_log_of_whole_batches_that_hold_what_cannot_be_is_left_alone(caplog):
+    kit = new_kit()
+    for name in ("bad", "good"):
+        kit.create(name, **COMPACT)
+        fill(kit, name)
+    path = f"{DATA}/bad-0/{2:020d}.log"
+    data = memoryview(bytearray(kit.disk.read_file(path)))
+    data[22] = Codec.GZIP  # its records are not packed
+    data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
+    kit.disk.open(path).write(0, (data,))
     kit.run(lambda: is_compacted(kit))
     kit.advance(5000)
     assert records_of(kit, "good") == COMPACTED
     assert log_of(kit, "bad").segment_count == 5
     assert not kit.node.replicas.get("bad", 0).offline
+    assert caplog.text.count("bad-0: not compacted until the next start") == 1
 
 
 def test_a_disk_that_fails_takes_the_log_offline():

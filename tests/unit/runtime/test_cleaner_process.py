@@ -18,6 +18,7 @@ from barnabas.storage.cleaned_segment import CleanedSegment
 from barnabas.storage.cleaner import CleaningStats
 from barnabas.storage.cleaning_plan import CleanerLimits, measure, plan
 from barnabas.storage.log import Log
+from barnabas.storage.segment import DamagedBatch
 from barnabas.wire.batch import BatchError, Producer
 
 FAST = 1e300
@@ -53,13 +54,20 @@ def test_an_order_comes_over_as_it_is(log):
 
 
 @pytest.mark.parametrize(
-    "problem", [OSError(28, "no room", "/a"), FileNotFoundError(2, "gone", "/a"), BatchError("bad")]
+    "problem",
+    [
+        OSError(28, "no room", "/a"),
+        FileNotFoundError(2, "gone", "/a"),
+        BatchError("bad"),
+        DamagedBatch("bad", 7),
+    ],
 )
 def test_a_problem_comes_over_as_it_is(problem):
     message = messages.decode(messages.encode(messages.problem_message(problem)))
     with pytest.raises(type(problem)) as raised:
         messages.read_answer(message)
     assert str(raised.value) == str(problem)
+    assert getattr(raised.value, "base_offset", None) == getattr(problem, "base_offset", None)
 
 
 def converse(*lines):
@@ -81,7 +89,8 @@ def test_a_worker_answers_line_by_line(log):
 def test_a_worker_tells_of_damage(log):
     log.closed_segments[0].log.write(70, [b"\xff"])
     (answer,) = converse(messages.order_message(order_for(log), FAST))
-    assert "checksum" in answer["damaged"]
+    assert "no whole batch" in answer["damaged"]
+    assert answer["base_offset"] == 0
 
 
 def test_a_worker_tells_of_a_failing_disk(log):
@@ -161,7 +170,7 @@ def test_a_process_that_is_killed(log, caller, cleaner):
 
 def test_errors_of_the_process_are_raised_here(log, caller, cleaner):
     log.closed_segments[0].log.write(70, [b"\xff"])
-    with pytest.raises(BatchError, match="checksum"):
+    with pytest.raises(DamagedBatch, match="no whole batch"):
         caller.ask(cleaner.begin, order_for(log), FAST)
 
 
