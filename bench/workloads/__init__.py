@@ -67,7 +67,7 @@ def all_steps(s: float, *, full: bool, only: Set[str] = frozenset()) -> list[Ste
         *w6(s),
         *w7(s, cold=full),
         *w8(s),
-        *w9(s, full=full or "w9" in only),
+        *w9(s),
         *w12(s),
         *groups(s, short=not full and "groups" not in only),
         *(compaction(s) if full or "compaction" in only else []),
