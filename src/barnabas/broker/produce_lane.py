@@ -129,7 +129,7 @@ class ProduceLane:
             count != 1
             or attributes
             or not 0 <= base_timestamp == max_timestamp
-            or not is_plain(batch[HEADER_SIZE:])
+            or not is_plain(view, start + HEADER_SIZE, stop)
         ):
             seen = look_now(batch, header, self._unpacker)
             if seen is None or seen.latest_ms != max_timestamp or (seen.earliest_ms or 0) < 0:

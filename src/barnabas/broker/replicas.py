@@ -173,7 +173,8 @@ class Replica:
     ) -> list[int | ErrorCode]:
         """Append checked batches one after another, if possible with one write; each one's base offset, or why not."""
         if len(run) == 1:
-            return [self.append(*run[0], now_ms)]
+            batch, header = run[0]
+            return [self.append(batch, header, now_ms)]
         log_, state = self.log, self.state
         try:
             base_offset = log_.append_run(run, state.leader_epoch)

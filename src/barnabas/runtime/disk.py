@@ -394,7 +394,10 @@ def _write_all(fd: int, position: int, buffers: Sequence[Buffer]) -> None:
     size = 0
     for buffer in buffers:
         size += memoryview(buffer).nbytes
-    written = os.pwritev(fd, buffers, position) if len(buffers) <= BUFFERS_PER_WRITE else 0
+    if len(buffers) == 1:  # what most writes are, and `pwritev` takes longer for them
+        written = os.pwrite(fd, buffers[0], position)
+    else:
+        written = os.pwritev(fd, buffers, position) if len(buffers) <= BUFFERS_PER_WRITE else 0
     if written != size:
         _write_rest(fd, position, buffers, written)
 

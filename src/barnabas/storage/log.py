@@ -50,6 +50,10 @@ _NEVER: Final = 2**63 - 1
 _ALWAYS: Final = -2
 
 
+#: What the constructor of a NamedTuple does, a function in Python that takes as long as the rest of an append.
+_new: Final = tuple.__new__
+
+
 class BrokenLogError(OSError):
     """A write or sync failed in a way that leaves the files unknown: only opening again helps."""
 
@@ -255,9 +259,9 @@ class Log(LogReader):
         if header.producer_id >= 0:
             self.producers.update(header, base_offset, marker)
         flush_due = (
-            last_offset - self.recovery_point >= self._flush_messages - 1 or self._closed_unflushed
+            last_offset + 1 - self.recovery_point >= self._flush_messages or self._closed_unflushed
         ) and not self._flushing
-        return Appended(base_offset, last_offset, flush_due)
+        return _new(Appended, (base_offset, last_offset, flush_due))
 
     def append_run(
         self, run: Sequence[tuple[memoryview, BatchHeader]], leader_epoch: int

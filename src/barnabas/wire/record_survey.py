@@ -41,7 +41,7 @@ STEPS_HEADER: Final = 4
 INT_BYTES_MAX: Final = 5
 LONG_BYTES_MAX: Final = 10
 
-_HEAD: Final = struct.Struct("<4B").unpack_from
+_HEAD: Final = struct.Struct("<6B").unpack_from
 _ONE_BYTE_AND_KEY: Final = struct.Struct("<BB").unpack_from
 _TWO_BYTES_AND_KEY: Final = struct.Struct("<HB").unpack_from
 _FOUR_BYTES: Final = struct.Struct("<I").unpack_from
@@ -337,24 +337,30 @@ def _after_headers(data: Bytes, position: int) -> int:
     return position
 
 
-def is_plain(data: Bytes) -> bool:
+def is_plain(data: Bytes, start: int, end: int) -> bool:
     """Tell whether this is one record, usual, without headers and of its batch's time: producers without linger send these."""
-    return _key_of_plain(data) >= 0
+    return _key_of_plain(data, start, end) >= 0
 
 
 def _survey_one(data: Bytes, base_ms: int) -> Survey | None:
     """Look at the only record of a batch if it is plain."""
-    key = _key_of_plain(data)
+    key = _key_of_plain(data, 0, len(data))
     return None if key < 0 or base_ms < 0 else Survey(base_ms, base_ms, bool(key & 1))
 
 
-def _key_of_plain(data: Bytes) -> int:
-    """Return what stands for the length of the key in a plain record; -1 if it is none."""
+def _key_of_plain(data: Bytes, at: int, end: int) -> int:
+    """Return what stands for the length of the key in a plain record, data[at:end]; -1 if it is none.
+
+    What lies behind its end may be looked at, but nothing comes of it.
+    """
     try:
-        at, length, end = 1, data[0], len(data)
-        if length >= 0x80:
-            at, length = 2, length + (data[1] - 1 << 7)
-        _attributes, delta, offset, key = _HEAD(data, at)
+        # Length, attributes, timestamp delta, offset delta, length of the key: one byte each, or two for the first.
+        length, second, third, fourth, fifth, sixth = _HEAD(data, at)
+        if length < 0x80:
+            at, delta, offset, key = at + 1, third, fourth, fifth
+        else:
+            length += second - 1 << 7
+            at, delta, offset, key = at + 2, fourth, fifth, sixth
         if end - at << 1 != length or length > _SHORT_MAX or delta or offset or key > _BYTE_MAX:
             return -1
         at += 4 if key & 1 else 4 + (key >> 1)
