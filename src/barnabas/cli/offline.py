@@ -15,7 +15,7 @@ import click
 from barnabas.cli.connection import typed_output
 from barnabas.cli.failure import Failure
 from barnabas.cli.output import FORMATS
-from barnabas.runtime.disk import DirectoryInUse, DirectoryLock, lock_directory
+from barnabas.runtime.directory_lock import DirectoryInUse, DirectoryLock, lock_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker.node import Node
 from barnabas.broker.tasks import Task, drive
 from barnabas.ports import World
-from barnabas.runtime.disk import DirectoryInUse, DirectoryLock, RealDisk, lock_directory
+from barnabas.runtime.directory_lock import DirectoryInUse, DirectoryLock, lock_directory
+from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.embedded import EmbeddedStore
 from barnabas.runtime.loop import Loop, SystemRng
 from barnabas.runtime.server import Server

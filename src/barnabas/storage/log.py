@@ -21,6 +21,7 @@ from errno import EIO
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.core.epochs import LeaderEpochs
+from barnabas.storage.broken_log import BrokenLogError
 from barnabas.storage.drop import DropJob
 from barnabas.storage.flush import FlushJob, FlushPoint
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
@@ -52,10 +53,6 @@ _ALWAYS: Final = -2
 
 #: What the constructor of a NamedTuple does, a function in Python that takes as long as the rest of an append.
 _new: Final = tuple.__new__
-
-
-class BrokenLogError(OSError):
-    """A write or sync failed in a way that leaves the files unknown: only opening again helps."""
 
 
 class Appended(NamedTuple):

@@ -11,7 +11,8 @@ import barnabas
 from barnabas.broker.kafka_metadata import TOPIC
 from barnabas.cli.main import cli
 from barnabas.model.config import build_log_config
-from barnabas.runtime.disk import RealDisk, lock_directory
+from barnabas.runtime.directory_lock import lock_directory
+from barnabas.runtime.disk import RealDisk
 from barnabas.storage import checkpoints, meta_properties, partition_metadata
 from barnabas.storage.log import Log
 from barnabas.storage.meta_properties import MetaProperties

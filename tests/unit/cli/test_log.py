@@ -9,7 +9,8 @@ from barnabas.broker import group_records
 from barnabas.cli.main import cli
 from barnabas.core.group import records as kinds
 from barnabas.model.config import build_log_config
-from barnabas.runtime.disk import RealDisk, lock_directory
+from barnabas.runtime.directory_lock import lock_directory
+from barnabas.runtime.disk import RealDisk
 from barnabas.storage import checkpoints, partition_metadata
 from barnabas.storage.log import Log
 from barnabas.wire.batch import Record, build, read_header

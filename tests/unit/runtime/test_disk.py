@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.runtime import disk as disk_module
-from barnabas.runtime.disk import DirectoryInUse, RealDisk, default_max_open_files, lock_directory
+from barnabas.runtime.disk import RealDisk, default_max_open_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -343,7 +342,7 @@ def test_failed_replacement_leaves_the_old_content(
     def fail(_fd: int) -> None:
         raise OSError(28, "no space")
 
-    monkeypatch.setattr(disk_module, "_sync_data", fail)
+    monkeypatch.setattr(os, "fdatasync", fail)
     with pytest.raises(OSError, match="no space"):
         disk.write_file_atomically(path, b"two")
     assert disk.read_file(path) == b"one"
@@ -406,42 +405,3 @@ def test_unlimited_process_still_has_a_bound(monkeypatch: pytest.MonkeyPatch) ->
     unlimited = disk_module.resource.RLIM_INFINITY
     monkeypatch.setattr(disk_module.resource, "getrlimit", lambda _: (unlimited, unlimited))
     assert default_max_open_files() == (3 << 18) - disk_module.RESERVED_DESCRIPTORS
-
-
-def test_directory_is_locked_within_the_process(tmp_path: Path) -> None:
-    lock = lock_directory(str(tmp_path))
-    with pytest.raises(DirectoryInUse, match=rf"{tmp_path} is in use .* log\.dirs"):
-        lock_directory(str(tmp_path))
-    lock.release()
-    lock.release()
-    lock_directory(str(tmp_path)).release()
-
-
-def test_directory_is_locked_against_process_wide_locks(tmp_path: Path) -> None:
-    """Java takes lockf's kind of lock."""
-    program = (
-        "import fcntl, sys\n"
-        "with open(sys.argv[1], 'a+') as file:\n"
-        "    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n"
-        "    print('locked', flush=True)\n"
-        "    sys.stdin.read()\n"
-    )
-    arguments = [sys.executable, "-c", program, f"{tmp_path}/.lock"]
-    lock = lock_directory(str(tmp_path))
-    refused = subprocess.run(arguments, capture_output=True, text=True, check=False, input="")
-    assert "BlockingIOError" in refused.stderr
-    lock.release()
-    with subprocess.Popen(
-        arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "locked\n"
-        with pytest.raises(DirectoryInUse):
-            lock_directory(str(tmp_path))
-        holder.communicate("")
-    lock_directory(str(tmp_path)).release()
-
-
-def test_lock_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        lock_directory(f"{tmp_path}/missing")
