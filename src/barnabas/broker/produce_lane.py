@@ -19,7 +19,6 @@ from crc32c import crc32c
 from barnabas.broker.batch_check import ZSTD_SINCE_VERSION, look_now
 from barnabas.broker.repeats import open_lane
 from barnabas.core.producer_state import SEQUENCE_MASK
-from barnabas.model.errors import ErrorCode
 from barnabas.wire.batch import (
     CODEC_MASK,
     CRC_START,
@@ -175,23 +174,21 @@ class ProduceLane:
             and self.target.log.check_producer(header) is None
         )
 
-    def write(
-        self, run: list[tuple[memoryview, BatchHeader]], now_ms: int
-    ) -> list[int | ErrorCode]:
-        """Append to the partition; where each batch went, or why not."""
+    def write(self, run: list[tuple[memoryview, BatchHeader]], now_ms: int) -> list[int | None]:
+        """Append to the partition; where each batch went, None if the disk failed."""
         replica = self.target
         if replica.offline:  # since it was staged
-            return [ErrorCode.KAFKA_STORAGE_ERROR] * len(run)
+            return [None] * len(run)
         return replica.append_run(run, now_ms)
 
     def answer(
-        self, correlation_id: int, item: tuple[memoryview, BatchHeader], outcome: int | ErrorCode
+        self, correlation_id: int, item: tuple[memoryview, BatchHeader], outcome: int | None
     ) -> bytes:
         """Tell where the batch went, or that it could not be written."""
         replica = self.target
         metrics = replica.metrics
         metrics.produces += 1
-        if outcome.__class__ is ErrorCode:
+        if outcome is None:
             metrics.failed_produces += 1
             return b"".join((self._failed[:4], _LENGTH.pack(correlation_id), self._failed[8:]))
         batch, header = item

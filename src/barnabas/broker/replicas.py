@@ -104,14 +104,14 @@ class Replica:
             return epochs
         return LeaderEpochs([*epochs.entries, EpochEntry(epoch, self.log.log_end_offset)])
 
-    def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int | ErrorCode:
-        """Append a checked batch as leader; its base offset, or why not."""
+    def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int | None:
+        """Append a checked batch as leader; its base offset, None if the disk failed."""
         log_, state = self.log, self.state
         try:
             base_offset, _last, flush_due = log_.append(batch, header, state.leader_epoch, now_ms)
         except OSError as problem:
             self.on_disk_error(problem, "append")
-            return ErrorCode.KAFKA_STORAGE_ERROR
+            return None
         if state.on_end_offset(state.broker_id, log_.log_end_offset):
             self._on_readable(header.batch_length + LOG_OVERHEAD)
         if flush_due:
@@ -170,8 +170,8 @@ class Replica:
 
     def append_run(
         self, run: list[tuple[memoryview, BatchHeader]], now_ms: int
-    ) -> list[int | ErrorCode]:
-        """Append checked batches one after another, if possible with one write; each one's base offset, or why not."""
+    ) -> list[int | None]:
+        """Append checked batches one after another, if possible with one write; each one's base offset, None if the disk failed."""
         if len(run) == 1:
             batch, header = run[0]
             return [self.append(batch, header, now_ms)]
@@ -180,12 +180,12 @@ class Replica:
             base_offset = log_.append_run(run, state.leader_epoch)
         except OSError as problem:
             self.on_disk_error(problem, "append")
-            return [ErrorCode.KAFKA_STORAGE_ERROR] * len(run)
+            return [None] * len(run)
         if base_offset is None:
             return self._append_in_turn(run, now_ms)
         if state.on_end_offset(state.broker_id, log_.log_end_offset):
             self._on_readable(sum(len(batch) for batch, _ in run))
-        offsets: list[int | ErrorCode] = []
+        offsets: list[int | None] = []
         for _, header in run:
             offsets.append(base_offset)
             base_offset += header.last_offset_delta + 1
@@ -193,15 +193,15 @@ class Replica:
 
     def _append_in_turn(
         self, run: list[tuple[memoryview, BatchHeader]], now_ms: int
-    ) -> list[int | ErrorCode]:
+    ) -> list[int | None]:
         """Append batch after batch. What follows one that failed fails too: it may be the next of the same producer."""
-        outcomes: list[int | ErrorCode] = []
+        offsets: list[int | None] = []
         for batch, header in run:
-            outcome = self.append(batch, header, now_ms)
-            if isinstance(outcome, ErrorCode):
-                return outcomes + [outcome] * (len(run) - len(outcomes))
-            outcomes.append(outcome)
-        return outcomes
+            base_offset = self.append(batch, header, now_ms)
+            if base_offset is None:
+                return offsets + [None] * (len(run) - len(offsets))
+            offsets.append(base_offset)
+        return offsets
 
     def on_disk_error(self, problem: OSError, doing: str) -> None:
         """Take offline what the error speaks of: see `disk_failures`."""

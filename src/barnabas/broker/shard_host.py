@@ -286,8 +286,8 @@ class ShardHost(Generic[ShardType]):
         offsets = replica.append_run([(data, header) for _, data, header in run], now_ms)
         assert replica.state.high_watermark == replica.log.log_end_offset, "the only replica"
         for (result, data, _), offset in zip(run, offsets, strict=True):
-            if offset.__class__ is ErrorCode:
-                codes.append(offset)
+            if offset is None:
+                codes.append(ErrorCode.KAFKA_STORAGE_ERROR)
                 continue
             metrics.messages_in += len(result.records)
             metrics.bytes_in += len(data)

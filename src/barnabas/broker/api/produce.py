@@ -250,7 +250,7 @@ def _append(
             return _seen_before(replica, seen)
     batch, header, append_time = batch_check.conform(opened, config, now_ms)
     base_offset = replica.append(batch, header, now_ms)
-    if isinstance(base_offset, ErrorCode):
+    if base_offset is None:
         raise _not_written(replica)
     metrics = replica.metrics
     metrics.messages_in += header.record_count
