@@ -5,8 +5,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 
+# COMPILED=1: what `make compiled` made takes the place of the source, in all that is run.
+ifdef COMPILED
+export PYTHONPATH := $(CURDIR)/build/compiled
+endif
+
 .DEFAULT_GOAL := help
-.PHONY: help up test check unit sim fuzz compat chaos bench generate lock clean
+.PHONY: help up test check unit sim fuzz compat chaos bench compiled generate lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -53,6 +58,9 @@ chaos: $(STAMP) ## kill -9, full disks, hostile clients
 bench: $(STAMP) ## Against Apache Kafka, 10 minutes: FULL=1, ONLY=w4,w3, PROFILE=1
 	$(BIN)/python -m bench $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) $(if $(PROFILE),--profile) $(ARGS)
 
+compiled: $(STAMP) ## Compile the busiest modules; COMPILED=1 then runs them: make up, unit, test, bench
+	$(BIN)/python tools/compile.py
+
 generate: $(STAMP) ## Write the generated code and documentation again
 	$(BIN)/python tools/generate_messages.py
 	$(BIN)/python tools/generate_config_docs.py
@@ -65,4 +73,4 @@ lock: ## Resolve the dependencies again and write requirements.lock
 	  --no-emit-index-url --no-emit-trusted-host --no-header -o requirements.lock pyproject.toml
 
 clean: ## Remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import barnabas
+from barnabas.wire import batch
 from bench import measure
 from bench.brokers import KAFKA_VERSION
 from bench.build import LIBRDKAFKA
@@ -44,12 +45,17 @@ def circumstances(scale: str) -> Circumstances:
     return Circumstances(
         now,
         commit(),
-        barnabas.__version__,
+        barnabas.__version__ + (", compiled" if is_compiled() else ""),
         KAFKA_VERSION,
         LIBRDKAFKA,
         measure.machine_name(),
         scale,
     )
+
+
+def is_compiled() -> bool:
+    """Whether what runs is the build of `make compiled` and not the source."""
+    return not str(batch.__file__).endswith(".py")
 
 
 def commit() -> str:
