@@ -17,6 +17,7 @@ from barnabas.broker.batch_check import OPENED_AT_ONCE
 from barnabas.broker.call import Call
 from barnabas.broker.coordinators import Coordinators
 from barnabas.broker.directory_jobs import DirectoryJobs
+from barnabas.broker.fair_turns import FairTurns
 from barnabas.broker.log_claims import LogClaims
 from barnabas.broker.log_moves import LogMoves
 from barnabas.broker.metrics import Metrics
@@ -90,7 +91,7 @@ class Node:
         #: Opens compressed batches on this thread.
         self.unpacker = Unpacker()
         #: Whose batch is being opened in the background: large ones, a few at a time.
-        self.unpacking = Turns(OPENED_AT_ONCE)
+        self.unpacking = FairTurns(OPENED_AT_ONCE)
         self.producer_ids = ProducerIds(self)
         self.coordinators = Coordinators(self)
         self.transactions = Transactions(self)
@@ -146,7 +147,7 @@ class Node:
         return self._run(api, call, api.handle)
 
     def on_disconnect(self, link: Link) -> None:
-        """Forget what a closed link was waiting for."""
+        """Forget a closed link and what it was waiting for."""
         waiter = self.waiters.pop(link, None)
         if waiter is not None:
             self.replicas.waiting.remove(waiter)
@@ -154,6 +155,7 @@ class Node:
         pieces = self.paused.pop(link, None)
         if pieces is not None:
             pieces.abandon()
+        self.unpacking.forget(link)
 
     def on_turn_end(self) -> None:
         """Write what was staged in this turn; finish the requests for which enough bytes came."""

@@ -316,25 +316,29 @@ def _after_opening(
     call: Call, response: ProduceResponse, postponed: list[_Postponed], to_flush: list[Replica]
 ) -> Task[Any]:
     """Open what takes long in the background, append it, then answer."""
-    node = call.node
     for each in postponed:
-        # Few at a time: what it unpacks to may be in memory, and the other threads are for those that wait for a disk.
-        yield node.unpacking.take
-        try:
-            job = partial(
-                batch_check.open_later, each.batch, each.closed.header, each.closed.config
-            )
-            opened = yield partial(node.world.background.run, job)
-        except Refusal as refusal:
-            opened = refusal
-        finally:
-            node.unpacking.give()
+        opened = yield from _open_later(call, each)
         each.answers[each.place] = _produce(
             call, each.topic, each.data.index, each.batch, to_flush, opened, each.verdict
         )
     if to_flush:
         return (yield from _after_flush(call, response, to_flush))
     return _answer(call, response)
+
+
+def _open_later(call: Call, postponed: _Postponed) -> Task[Opened | Refusal]:
+    """Open a batch in the background. Few at a time: what it unpacks to may be in memory, and other threads wait for disks."""
+    node, link, closed = call.node, call.link, postponed.closed
+    yield partial(node.unpacking.take, link)
+    started_ms = node.world.clock.monotonic_ms()
+    try:
+        job = partial(batch_check.open_later, postponed.batch, closed.header, closed.config)
+        opened: Opened = yield partial(node.world.background.run, job)
+    except Refusal as refusal:
+        return refusal
+    finally:
+        node.unpacking.give(link, node.world.clock.monotonic_ms() - started_ms)
+    return opened
 
 
 def _after_flush(call: Call, response: ProduceResponse, replicas: list[Replica]) -> Task[Any]:
