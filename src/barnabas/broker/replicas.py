@@ -112,7 +112,7 @@ class Replica:
         except OSError as problem:
             self.on_disk_error(problem, "append")
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if state.on_end_offset(state.broker_id, log_.log_end_offset):
+        if state.on_end_offset(log_.log_end_offset):
             self._on_readable(header.batch_length + LOG_OVERHEAD)
         if flush_due:
             self.flush_in_background()
@@ -144,7 +144,7 @@ class Replica:
         except OSError as problem:
             self.on_disk_error(problem, "append")
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if state.on_end_offset(state.broker_id, log_.log_end_offset):
+        if state.on_end_offset(log_.log_end_offset):
             self._on_readable(log_.size_bytes - size_before)
         if flush_due:
             self.flush_in_background()
@@ -182,7 +182,7 @@ class Replica:
             return [ErrorCode.KAFKA_STORAGE_ERROR] * len(run)
         if base_offset is None:
             return self._append_in_turn(run, now_ms)
-        if state.on_end_offset(state.broker_id, log_.log_end_offset):
+        if state.on_end_offset(log_.log_end_offset):
             self._on_readable(sum(len(batch) for batch, _ in run))
         offsets: list[int | ErrorCode] = []
         for _, header in run:
