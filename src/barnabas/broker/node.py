@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker import dispatch, shutdown, startup
 from barnabas.broker.batch_check import OPENED_AT_ONCE
 from barnabas.broker.call import Call
+from barnabas.broker.cluster_view import ClusterView
 from barnabas.broker.coordinators import Coordinators
 from barnabas.broker.directory_jobs import DirectoryJobs
 from barnabas.broker.fair_turns import FairTurns
@@ -70,7 +71,10 @@ class Node:
         rack = config.get("broker.rack")
         self.rack: str | None = None if rack is None else str(rack)
         self.cluster_id = ""
+        #: It has a store of its own, and no other brokers.
+        self.is_lone = config.get("zookeeper.connect") is None
         self.topics = Topics()
+        self.cluster = ClusterView(self)
         self.metrics = Metrics()
         #: Who is exchanging the segments of a log.
         self.claims = LogClaims()
