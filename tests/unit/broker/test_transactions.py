@@ -481,6 +481,20 @@ def test_an_administrator_ends_a_hanging_transaction(kit):
     assert write_marker(kit, producer, "a") == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
+@pytest.mark.parametrize(("flush_messages", "unsynced"), [("1", 0), ("2", 0), ("3", 2)])
+def test_a_marker_is_reported_when_it_is_as_durable_as_its_topic_asks_for(
+    kit, flush_messages, unsynced
+):
+    """With the marker there are two records: the sync is due when there are as many as the setting says, not one more."""
+    kit.create("synced", flush_messages=flush_messages)
+    producer = kit.begin()
+    kit.add(producer, ("synced", 0))
+    assert kit.produce_in(producer, "synced") == 0
+    kit.machine.slow_down(10_000_000)
+    assert write_marker(kit, producer, "synced") == 0
+    assert kit.node.replicas.get("synced", 0).log.unflushed_records == unsynced
+
+
 @pytest.mark.parametrize("producer", [(-1, 0), (-5, -5), (4444, -1)])
 def test_markers_of_nobody_are_refused(kit, producer):
     assert write_marker(kit, producer, "a") == ErrorCode.INVALID_REQUEST
