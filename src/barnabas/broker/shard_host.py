@@ -108,6 +108,10 @@ class ShardHost(Generic[ShardType]):
     def _encode(self, result: Any, now_ms: int) -> tuple[memoryview, BatchHeader]:  # noqa: ANN401
         raise NotImplementedError
 
+    def _must_be_written(self, _result: Any) -> bool:  # noqa: ANN401
+        """Tell whether records go into the log also where they are larger than the topic's settings allow."""
+        return False
+
     def _replay(self, shard: ShardType, result: Any, offset: int) -> None:  # noqa: ANN401
         """Take the records of a result that are in the log from this offset on."""
         raise NotImplementedError
@@ -262,7 +266,7 @@ class ShardHost(Generic[ShardType]):
         replica = hosted.replica
         now_ms = self._node.world.clock.now_ms()
         data, header = self._encode(result, now_ms)
-        if len(data) > replica.config.max_message_bytes:
+        if len(data) > replica.config.max_message_bytes and not self._must_be_written(result):
             log.error("%s: a batch of %d bytes is too large", replica.key, len(data))
             return ErrorCode.MESSAGE_TOO_LARGE
         (code,) = self.append_run(hosted, [(result, data, header)], now_ms)
