@@ -58,7 +58,8 @@ def test_what_was_committed_is_there_after_opening_again(tmp_path):
     )
     first.close()
     second = Opened(tmp_path / "store.db")
-    assert second.read("/") == {"/a": ZNode(b"3", 1), "/a/b": ZNode(b"2", 0)}
+    found = {path: (node.data, node.version) for path, node in second.read("/").items()}
+    assert found == {"/": (b"", 0), "/a": (b"3", 1), "/a/b": (b"2", 0)}
     second.close()
 
 
@@ -74,7 +75,7 @@ def test_all_or_nothing_and_a_refusal_harms_no_neighbour(opened):
     assert kinds(outcomes) == [
         None, ("NODE_EXISTS", "/a"), None, ("NO_NODE", "/nowhere"), ("BAD_VERSION", "/a"), ("NO_NODE", "/nowhere"),
     ]  # fmt: skip
-    assert set(opened.read("/")) == {"/a", "/d"}
+    assert set(opened.read("/")) == {"/", "/a", "/d"}
     assert all(isinstance(each, CoordinationError) for each in outcomes if each is not None)
 
 
@@ -83,7 +84,7 @@ def test_delete_takes_what_is_below_and_nothing_beside(opened):
         [Create(path, b"") for path in ("/a", "/a/x", "/a/x/y", "/a-b", "/a0", "/ab")]
     )
     opened.commit_all([Delete("/a")])
-    assert set(opened.read("/")) == {"/a-b", "/a0", "/ab"}
+    assert set(opened.read("/")) == {"/", "/a-b", "/a0", "/ab"}
 
 
 def test_reading_a_part(opened):
@@ -96,7 +97,7 @@ def test_hundreds_of_commits_at_once_keep_their_order(opened):
     opened.commit_all([Create("/n", b"")])
     jobs = [[SetData("/n", b"%d" % number)] for number in range(300)]
     assert opened.commit_all(*jobs) == [None] * 300
-    assert opened.read("/n") == {"/n": ZNode(b"299", 300)}
+    assert opened.read("/n") == {"/n": ZNode(b"299", 300, created=2)}
 
 
 def test_a_file_that_is_no_store_is_refused(tmp_path):
