@@ -31,13 +31,15 @@ class DirectoryOffline(OSError):
 class Placement:
     """See the module. Changed by jobs on `Node.directory_jobs` and at the start, one at a time."""
 
-    __slots__ = ("_by_key", "_counts", "_wishes")
+    __slots__ = ("_by_key", "_counts", "_wishes", "left_out")
 
     def __init__(self) -> None:
         """Start with nothing."""
         self._by_key: dict[TopicPartition, LogDirectory] = {}
         self._counts: Counter[str] = Counter()
         self._wishes: dict[TopicPartition, LogDirectory] = {}
+        #: Paths of directories that are known and not in log.dirs: what is found nowhere may be there.
+        self.left_out: list[str] = []
 
     def get(self, key: TopicPartition) -> LogDirectory | None:
         """Return where the partition's folder is; None if it is in no directory that could be opened."""

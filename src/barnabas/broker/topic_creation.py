@@ -214,14 +214,15 @@ def open_replica(node: Node, topic: Topic, index: int, *, is_new: bool) -> Repli
 def place(node: Node, key: TopicPartition, *, is_new: bool) -> LogDirectory:
     """Return where a partition is or from now on will be; DirectoryOffline if that cannot be used or told.
 
-    One that is not new and nowhere to be found may be in a directory that is offline: a second one must not be made.
+    One that is not new and nowhere to be found may be in a directory that is offline or left out: a second one must not be made.
     """
     directory = node.placement.get(key)
     if is_new and directory is not None and not directory.is_online:
         directory = None  # what is left there belongs to a topic of the same name that is gone
     if directory is None:
-        if not is_new and not all(known.is_online for known in node.directories):
-            raise DirectoryOffline(f"{key} may be in a log directory that is offline")
+        are_all_here = all(known.is_online for known in node.directories)
+        if not is_new and (node.placement.left_out or not are_all_here):
+            raise DirectoryOffline(f"{key} may be in a log directory that is not here")
         directory = node.placement.choose(key, node.directories)
         node.placement.put(key, directory)
     if not directory.is_online:

@@ -144,7 +144,7 @@ class LogDirectory:
 
         ForeignDirectory or CorruptMetaProperties if it is not ours to touch: then nothing was changed.
         """
-        self._take(cluster_id, broker_id)
+        self.take(cluster_id, broker_id)
         self._take_clean_mark()
         contents = Contents()
         self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS, contents)
@@ -155,6 +155,21 @@ class LogDirectory:
             if self._disk.is_dir(f"{self.path}/{name}"):
                 self._sort_in(name, contents)
         return contents
+
+    def take(self, cluster_id: str, broker_id: int) -> None:
+        """Make the directory this broker's, or see that it is; a new one gets its id. For errors see `open`."""
+        meta = read_identity(self._disk, self.path)
+        if meta is not None:
+            meta_properties.check_owner(meta, self.path, cluster_id, broker_id)
+        self.directory_id = meta.directory_id if meta is not None else None
+        # A directory of a ZooKeeper-era broker (version 0) stays one, so that it can go back.
+        if meta is None or (meta.version == 1 and meta.directory_id is None):
+            self.directory_id = self._new_directory_id()
+            self._disk.make_dir(self.path)
+            self._disk.write_file_atomically(
+                self._file(meta_properties.FILE_NAME),
+                meta_properties.encode(MetaProperties(1, cluster_id, broker_id, self.directory_id)),
+            )
 
     def open_log(
         self, key: TopicPartition, topic_id: TopicId, config: LogConfig, now_ms: int
@@ -246,20 +261,6 @@ class LogDirectory:
         self._disk.write_file_atomically(self._file(CLEAN_SHUTDOWN_FILE), CLEAN_SHUTDOWN_CONTENT)
 
     # Opening
-
-    def _take(self, cluster_id: str, broker_id: int) -> None:
-        meta = read_identity(self._disk, self.path)
-        if meta is not None:
-            meta_properties.check_owner(meta, self.path, cluster_id, broker_id)
-        self.directory_id = meta.directory_id if meta is not None else None
-        # A directory of a ZooKeeper-era broker (version 0) stays one, so that it can go back.
-        if meta is None or (meta.version == 1 and meta.directory_id is None):
-            self.directory_id = self._new_directory_id()
-            self._disk.make_dir(self.path)
-            self._disk.write_file_atomically(
-                self._file(meta_properties.FILE_NAME),
-                meta_properties.encode(MetaProperties(1, cluster_id, broker_id, self.directory_id)),
-            )
 
     def _new_directory_id(self) -> bytes:
         while True:
