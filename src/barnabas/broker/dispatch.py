@@ -76,6 +76,10 @@ class Api:
     refuse: Callable[[Any, ErrorCode, str | None], Any]
     #: Its handler is done with the frame's memory when it returns or first waits.
     in_place: bool
+    #: Tells of a request of many bytes whether it is decoded in the background: what is in it may be a few large things.
+    is_long: Callable[[memoryview, int, int], bool]
+    #: Serves such a request. Its frame's memory is its own, and may be written.
+    handle_long: Callable[[Call], Any]
 
 
 def _api(
@@ -96,7 +100,13 @@ def _api(
         module.handle,
         module.refuse,
         in_place,
+        getattr(module, "is_long", _is_always_long),
+        getattr(module, "handle_long", module.handle),
     )
+
+
+def _is_always_long(_frame: memoryview, _version: int, _position: int) -> bool:
+    return True
 
 
 TABLE: Final[Mapping[int, Api]] = {

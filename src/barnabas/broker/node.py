@@ -141,11 +141,12 @@ class Node:
         api = self._apis.get(head.api_key)
         if api is None or not api.min_version <= head.api_version <= api.max_version:
             return self._on_unsupported(link, head, frame)
+        if len(frame) > DECODED_AT_ONCE and api.is_long(frame, head.api_version, head.body_pos):
+            call = Call(self, link, head, memoryview(bytearray(frame)))
+            return self._drive(api, call, self._handle_long(api, call, head.body_pos))
         # Handlers that run to their end here read the frame where it lies; others get a copy.
         body = frame if api.in_place else memoryview(bytes(frame))
         call = Call(self, link, head, body)
-        if len(frame) > DECODED_AT_ONCE and not api.in_place:
-            return self._drive(api, call, self._handle_large(api, call, head.body_pos))
         call.request = api.decode(body, head.api_version, head.body_pos)
         self.metrics.requests[head.api_key] += 1
         return self._run(api, call, api.handle)
@@ -289,7 +290,7 @@ class Node:
         started = True
         return at_once
 
-    def _handle_large(self, api: Api, call: Call, position: int) -> Task[Any]:
+    def _handle_long(self, api: Api, call: Call, position: int) -> Task[Any]:
         """Decode what takes long in the background, then handle it like others."""
         decode = partial(api.decode, call.frame, call.version, position)
         try:
@@ -298,7 +299,7 @@ class Node:
             log.warning("closing: %s", problem)
             raise CloseLink(str(problem)) from problem
         self.metrics.requests[call.api_key] += 1
-        response = api.handle(call)
+        response = api.handle_long(call)
         return (yield from response) if type(response) is GeneratorType else response
 
     def _refuse(self, api: Api, call: Call, problem: BaseException) -> Any:  # noqa: ANN401

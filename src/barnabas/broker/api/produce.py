@@ -12,9 +12,10 @@ from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker import batch_check, produce_lane, transactional_produce
+from barnabas.broker import batch_check, produce_lane, produce_parts, transactional_produce
 from barnabas.broker.batch_check import Refusal
 from barnabas.broker.outcomes import NO_REPLY, CloseLink
+from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode, shortened
 from barnabas.model.ids import TopicPartition
 from barnabas.wire.messages.produce import (
@@ -23,6 +24,7 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from barnabas.wire.produce_count import names_more_than
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 #: From this version on topics are named by id.
 TOPIC_IDS_SINCE = 13
+#: Topics and partitions of a request that are handled at once: 50 µs each, at worst.
+MANY: Final = 1000
 _ACKS = (-1, 0, 1)
 #: What the state of its producer can have against a batch.
 _WHY_REFUSED: Final = {
@@ -97,6 +101,40 @@ def handle(call: Call) -> Any:  # noqa: ANN401
     if transactional_produce.has_transactional(request):
         return _handle_transactional(call)
     return _append_all(call, {})
+
+
+def is_long(frame: memoryview, version: int, position: int) -> bool:
+    """Tell whether a request is about very many partitions: most large ones are not."""
+    return names_more_than(MANY, frame, version, position)
+
+
+def handle_long(call: Call) -> Task[Any]:
+    """Append some at a time, each piece as if it had come by itself, then answer as for one request."""
+    whole: ProduceRequest = call.request
+    pieces = Pieces(call, finishes=True)
+    answers: list[ProduceResponse] = []
+    failure: CloseLink | None = None
+    try:
+        yield from transactional_produce.check_producer(call, pieces)
+        for part in produce_parts.cut(whole):
+            call.request = part
+            try:
+                answer = handle(call)
+                answers.append((yield from answer) if isinstance(answer, Generator) else answer)
+            except (
+                CloseLink
+            ) as problem:  # acks=0: the link goes, but not before the rest is written
+                failure = failure or problem
+            yield pieces.pause
+    except Refusal as refusal:
+        return refuse(whole, refusal.code, refusal.message)
+    finally:
+        call.request = whole
+    if failure is not None:
+        raise failure
+    if whole.acks == 0:
+        return NO_REPLY
+    return (yield from pieces.respond(lambda: produce_parts.join(whole, answers)))
 
 
 def _handle_transactional(call: Call) -> Any:  # noqa: ANN401
