@@ -130,6 +130,8 @@ class LogDirectory:
         self.high_watermarks: dict[TopicPartition, Offset] = {}
         #: Up to where each log was compacted. The others say what was found at the start; this one is kept in step.
         self.cleaner_offsets: dict[TopicPartition, int] = {}
+        #: Nobody can tell any more which logs were compacted.
+        self._cleaned_unknown = False
         self._disk = disk
         self._rng = rng
         self._written: dict[str, bytes] = {}
@@ -150,7 +152,9 @@ class LogDirectory:
         self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS, contents)
         self.log_start_offsets = self._read_offsets(checkpoints.LOG_START_OFFSETS, contents)
         self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS, contents)
+        problems = len(contents.problems)
         self.cleaner_offsets = dict(self._read_offsets(checkpoints.CLEANER_OFFSETS, contents))
+        self._cleaned_unknown = len(contents.problems) > problems
         for name in self._disk.list(self.path):
             if self._disk.is_dir(f"{self.path}/{name}"):
                 self._sort_in(name, contents)
@@ -195,6 +199,7 @@ class LogDirectory:
             recovery_point=self.recovery_points.get(key, Offset(0)),
             log_start_offset=self.log_start_offsets.get(key, Offset(0)),
             clean=self.was_clean or is_new,
+            was_compacted=key in self.cleaner_offsets or self._cleaned_unknown,
         )
 
     def unclean_bytes(self, key: TopicPartition) -> int:

@@ -75,6 +75,7 @@ class Log(LogReader):
         "_folder_is_new",
         "_index_interval",
         "_last_flush_ms",
+        "_may_have_gaps",
         "_names_changes",
         "_names_synced",
         "_rng",
@@ -127,6 +128,7 @@ class Log(LogReader):
         #: Base offsets of segments that a new one is about to replace: until then they stay.
         self._swapping: tuple[int, ...] = ()
         self._last_flush_ms = now_ms
+        self._may_have_gaps = loaded.may_have_gaps
         self.configure(config)
 
     @classmethod
@@ -141,13 +143,14 @@ class Log(LogReader):
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean: bool,
+        was_compacted: bool = False,
     ) -> Log:
         """Open the log in an existing folder, or start an empty one there at `log_start_offset`.
 
-        `clean`, `recovery_point` and `log_start_offset` are what the checkpoints say. Blocks; see
+        `clean`, `recovery_point`, `log_start_offset` and `was_compacted` are what the checkpoints say. Blocks; see
         `recovery` for what it does after a crash and `Log.recovery` for what it had to do.
         """
-        left = LogLeft(recovery_point, log_start_offset, clean)
+        left = LogLeft(recovery_point, log_start_offset, clean, was_compacted)
         loaded = load(disk, directory, config, left, now_ms=now_ms)
         return cls(disk, directory, config, loaded, now_ms=now_ms, rng=rng)
 
@@ -156,8 +159,15 @@ class Log(LogReader):
         self.config = config
         self._index_interval = config.index_interval_bytes
         self._flush_messages = config.flush_messages
-        self.may_have_gaps = config.compact
+        self._may_have_gaps = self._may_have_gaps or config.compact
+        for segment in self._segments:
+            segment.may_have_gaps = self._may_have_gaps
         self._set_roll_limits()
+
+    @property
+    def may_have_gaps(self) -> bool:
+        """Tell whether offsets without records are no loss: it is, or was, compacted."""
+        return self._may_have_gaps
 
     # Appending
 
@@ -351,6 +361,7 @@ class Log(LogReader):
         except OSError as error:
             self._undo_create(base_offset, error)
             raise
+        segment.may_have_gaps = self._may_have_gaps
         self._segments = (*self._segments, segment)
         self._active = segment
         self._closed_unflushed = True
@@ -498,6 +509,7 @@ class Log(LogReader):
                 self._break(job.error)
             raise job.error
         assert job.segment is not None
+        job.segment.may_have_gaps = self._may_have_gaps
         sources = job.cleaned.sources
         for segment in self._segments:
             segment.dropped = segment.dropped or segment.base_offset in sources

@@ -47,9 +47,7 @@ from barnabas.storage.segment import Segment, remove_files
 from barnabas.storage.snapshots import Snapshots
 from barnabas.storage.swap import SwapJob
 from barnabas.storage.transaction_index import TransactionIndex
-from barnabas.wire.batch import (
-    BatchError,
-)
+from barnabas.wire.batch import BatchError, checksum_matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,6 +90,8 @@ class Loaded:
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
+    #: Offsets without records are no loss.
+    may_have_gaps: bool
     #: Files were created or removed, and a crash may still take that back.
     names_changed: bool
     report: RecoveryReport
@@ -104,6 +104,8 @@ class LogLeft:
     recovery_point: int
     log_start_offset: int
     clean: bool
+    #: Offsets without records are no loss, whatever cleanup.policy is now.
+    was_compacted: bool = False
 
 
 def load(disk: Disk, directory: str, config: LogConfig, left: LogLeft, *, now_ms: int) -> Loaded:
@@ -122,6 +124,7 @@ class _Loading:
         self.config = config
         self.left = left
         self.now_ms = now_ms
+        self.may_have_gaps = config.compact or left.was_compacted
         self.report = RecoveryReport()
         self.segments: list[Segment] = []
         self.producers = ProducerStates()
@@ -172,6 +175,7 @@ class _Loading:
             log_start_offset=log_start_offset,
             log_end_offset=log_end_offset,
             recovery_point=min(self.recovery_point, log_end_offset),
+            may_have_gaps=self.may_have_gaps,
             names_changed=self.names_changed,
             report=self.report,
         )
@@ -219,6 +223,7 @@ class _Loading:
         aborted = TransactionIndex(self.disk, f"{self.directory}/{file_name(base, TXN_INDEX)}")
         segment = Segment(base, (files[0], files[1], files[2]), aborted, self.now_ms, 0)
         segment.size = segment.written_from = segment.log.size()
+        segment.may_have_gaps = self.may_have_gaps
         self.names_changed = self.names_changed or not indexes_there
         return segment, indexes_there
 
@@ -251,7 +256,7 @@ class _Loading:
         )
         cleaned, lost = rescue(
             self.disk, place,
-            index_interval_bytes=self.config.index_interval_bytes, may_have_gaps=self.config.compact,
+            index_interval_bytes=self.config.index_interval_bytes, may_have_gaps=self.may_have_gaps,
         )  # fmt: skip
         job = SwapJob(self.disk, self.directory, cleaned, self.now_ms)
         job.run()
@@ -262,6 +267,7 @@ class _Loading:
         self.names_changed = True
         self.report.lost += lost
         assert job.segment is not None
+        job.segment.may_have_gaps = self.may_have_gaps
         return job.segment
 
     def _rebuild_aborted(self, segment: Segment) -> None:
@@ -301,7 +307,7 @@ class _Loading:
 
     def _is_gap(self, base: int, expected: int) -> bool:
         """Tell whether records between two segments were lost; compaction may have taken them, too."""
-        return base < expected or not self.config.compact
+        return base < expected or not self.may_have_gaps
 
     def _check(self, segment: Segment, visit: _Visit) -> tuple[int, bool]:
         """Build the indexes of a segment from its data, cut at the first bad batch.
@@ -435,13 +441,15 @@ def _pass_by(_segment: Segment, _position: int, _header: BatchHeader) -> None:
 
 
 def _walk_to_end(segment: Segment) -> int:
-    """Return the offset after the last record, walking from the last index entry, which must be right."""
+    """Return the offset after the last record, checking the batches from the last index entry on, which must be right."""
     last = segment.offset_index.last
     position, indexed_offset = (last[1], segment.base_offset + last[0]) if last else (0, None)
     end = segment.base_offset
     for at, header in segment.headers(position, segment.size):
         if at == position and indexed_offset not in (None, header.last_offset):
             raise BatchError("the offset index does not fit the log")
+        if not checksum_matches(memoryview(segment.log.read(at, header.size)), header):
+            raise BatchError("a batch with a wrong checksum")
         end = header.next_offset
     return end
 

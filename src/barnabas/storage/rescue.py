@@ -92,7 +92,11 @@ class _Rescue:
     def run(self) -> tuple[CleanedSegment, list[Lost]]:
         place = self._place
         walk = LogWalk(
-            self._file, first_offset=place.base_offset, end_offset=place.end_offset, deep=False
+            self._file,
+            first_offset=place.base_offset,
+            end_offset=place.end_offset,
+            may_have_gaps=self._may_have_gaps,
+            deep=False,
         )
         for piece in walk.pieces():
             if isinstance(piece, Damaged):

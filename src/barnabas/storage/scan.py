@@ -3,6 +3,8 @@
 Job: find where the good bytes end. Must not know other segments, nor what follows from a cut. Record formats
 before version 2 are no batches here.
 
+A gap in the offsets is bad where the log has none: no checksum covers the base offset of a batch.
+
 Invariants: memory stays bounded whatever lengths the bytes claim; the indexes come out as appending the same
 batches would have made them. `_run_window` is what a start after a crash costs: less than 1 µs for a batch, its checksum
 included where it is small. So only batches that others must know of are shown to them.
@@ -101,6 +103,7 @@ class Scan:
         look, checksum, size = _LOOK.unpack_from, crc32c, len(window)
         max_offset, next_offset, epoch = self._max_offset, self.next_offset, self._epoch
         start, segment = self.valid_bytes, self._segment
+        is_gap_allowed = segment.may_have_gaps
         largest, largest_at = segment.largest
         index_from = self._indexed_at + self._interval - start
         at, last = 0, size - HEADER_SIZE
@@ -114,6 +117,7 @@ class Scan:
                 or magic != MAGIC
                 or length < _MIN_LENGTH
                 or base_offset < next_offset
+                or (base_offset > next_offset and not is_gap_allowed)
                 or not 0 <= last_delta <= max_offset - base_offset
                 or checksum(window[at + CRC_START : end]) != crc
             ):
@@ -168,6 +172,8 @@ class Scan:
         last_offset = header.last_offset
         if not self.next_offset <= header.base_offset <= last_offset <= self._max_offset:
             return f"a batch with offsets {header.base_offset} to {last_offset}"
+        if header.base_offset > self.next_offset and not self._segment.may_have_gaps:
+            return f"a batch with offset {header.base_offset} instead of {self.next_offset}"
         crc = crc32c(window[CRC_START : header.size])
         crc = self._checksum(crc, position + len(window), position + header.size)
         return "" if crc == header.crc else "a batch with a wrong checksum"

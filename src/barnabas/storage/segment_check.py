@@ -96,7 +96,9 @@ class _Check:
         self._offsets = OffsetIndexCheck(offsets, base) if offsets else None
         self._times = TimeIndexCheck(times, base) if times else None
         end = place.end_offset if place.end_offset is not None else base + MAX_OFFSETS
-        self._walk = LogWalk(self._log, first_offset=base, end_offset=end)
+        self._walk = LogWalk(
+            self._log, first_offset=base, end_offset=end, may_have_gaps=place.compacted
+        )
         self._bad: Damaged | None = None
         self._abort_markers: dict[tuple[int, int], None] = {}
         self._indexed, self._index_problem = self._read_aborted()

@@ -110,10 +110,15 @@ def test_a_batch_out_of_place_is_bad_however_sound(batch, problem):
     assert segment.size == 2 * SIZE == len(disk.contents()[segment.log.path])
 
 
-def test_a_gap_is_no_fault():
+@pytest.mark.parametrize("size", [10, SCAN_BYTES])
+def test_a_gap_is_a_fault_but_in_a_compacted_log(size):
     disk = new_disk()
-    segment = segment_of(disk)
-    replace_batch(disk, segment, 4, stamped(100))
+    segment = segment_of(disk, (10, 10, 10, 10, size))
+    replace_batch(disk, segment, 4, stamped(100, size=size))
+    scan, found = scanned(segment)
+    assert found == [0, 2, 4, 6]
+    assert scan.problem == "a batch with offset 100 instead of 8"
+    segment.may_have_gaps = True
     assert scanned(segment)[1] == [0, 2, 4, 6, 100]
 
 
