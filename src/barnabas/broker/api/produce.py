@@ -254,7 +254,10 @@ def _produce(  # noqa: PLR0913  (what came of the steps before, each by its name
         response = _append(call, replica, records, opened, verdict)
     except Refusal as refusal:
         replica.metrics.failed_produces += 1
-        return _failed(index, refusal.code, refusal.message)
+        failed = _failed(index, refusal.code, refusal.message)
+        if refusal is not verdict and refusal.is_of_log:
+            failed.log_start_offset = replica.log.log_start_offset
+        return failed
     if replica.log.unflushed_records >= replica.config.flush_messages:
         to_flush.append(replica)
     return response
