@@ -929,6 +929,7 @@ def without_a_batch(disk, log):
         append(log, count=2)
     segment, size = log.segments[0], len(batch_of(2))
     log.roll(NOW)
+    append(log)
     log.close(clean=True)
     data = disk.contents()[segment.log.path]
     segment.log.truncate(size)
