@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.call import Call
-    from barnabas.broker.tasks import Done, Task
+    from barnabas.broker.tasks import Done, Result, Task
     from barnabas.ports import World
 
 #: Steps between two pauses: of some microseconds each.
@@ -90,6 +90,15 @@ class Pieces:
     def _go_on(self, done: Done) -> None:
         self._call.node.paused.pop(self._call.link, None)
         done(None, CloseLink("its client has gone") if self._is_abandoned else None)
+
+    def work(self, steps: int, job: Callable[[], Result]) -> Task[Result]:
+        """Do a job of so many steps: here if that is little, else in the background, so it may touch only what is its own."""
+        self._in_piece += steps
+        if not self.is_full:
+            return job()
+        self._was_paused = True
+        result: Result = yield partial(self._call.node.world.background.run, job)
+        return result
 
     def respond(self, build: Callable[[], Response]) -> Task[Response]:
         """Make the response: here if it is small, else in the background, so `build` may touch only what is its own."""
