@@ -23,15 +23,19 @@ log = logging.getLogger(__name__)
 #: A full disk refuses every append: it is told when that begins, and from then on so often.
 QUIET_MS: Final = 60_000
 
-_PASSING: Final = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
-)
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PASSING: Final = _NO_ROOM | frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR})
 _OF_ONE_FILE: Final = frozenset({errno.ENOENT, errno.ESTALE})
 
 
 def is_passing(problem: OSError) -> bool:
     """Tell whether the same call may succeed later without anybody repairing something."""
     return problem.errno in _PASSING
+
+
+def is_without_room(problem: OSError) -> bool:
+    """Tell whether the same call may succeed in another directory."""
+    return problem.errno in _NO_ROOM
 
 
 def is_of_directory(problem: OSError) -> bool:

@@ -12,7 +12,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.broker import topic_creation
+from barnabas.broker import log_opening
 from barnabas.broker.disk_failures import DirectoryFailed
 from barnabas.broker.placement import DirectoryOffline
 from barnabas.broker.tasks import drive
@@ -75,7 +75,7 @@ class _Loading:
                 key = TopicPartition(topic.name, index)
                 is_found = self._node.placement.get(key) is not None
                 try:
-                    directory = topic_creation.place(self._node, key, is_new=False)
+                    directory = log_opening.place(self._node, key)
                 except DirectoryOffline:
                     self._homeless += 1
                 else:
@@ -131,7 +131,7 @@ class _Loading:
         """Open a few. Blocks. Return the error that ended it, if it is the directory's."""
         for topic, index, _ in some:
             try:
-                replica = topic_creation.open_replica(self._node, topic, index, is_new=False)
+                replica = log_opening.open_replica(self._node, topic, index, is_new=False)
             except DirectoryFailed as problem:
                 log.critical("%s-%d: cannot open its log: %s", topic.name, index, problem)
                 return problem

@@ -238,6 +238,15 @@ class LogDirectory:
         self._forget(key)
         return path
 
+    def has_folder(self, key: TopicPartition) -> bool:
+        """Tell whether there is a folder of this name, whosever it is."""
+        return self._disk.is_dir(self._file(str(key)))
+
+    def remove_folder(self, key: TopicPartition) -> None:
+        """Remove the folder of a partition that was never in use."""
+        self._disk.remove_tree(self._file(str(key)))
+        self._forget(key)
+
     def holds(self, key: TopicPartition, topic_id: TopicId) -> bool:
         """Tell whether there is a folder of this very topic's partition."""
         folder = self._file(str(key))
