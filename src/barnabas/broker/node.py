@@ -25,6 +25,7 @@ from barnabas.broker.metrics import Metrics
 from barnabas.broker.outcomes import NO_REPLY, CloseLink
 from barnabas.broker.placement import Placement
 from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.quiet import Quiet, place_of
 from barnabas.broker.repairs import Repairs
 from barnabas.broker.repeats import Staging
 from barnabas.broker.replicas import Replicas
@@ -114,6 +115,8 @@ class Node:
         self.stopping = False
         self.upkeep = Upkeep(self)
         self._apis: Mapping[int, Api] = dispatch.TABLE
+        #: Which faults of ours were told.
+        self._quiet = Quiet()
 
     def start(self) -> Task[None]:
         """Read the store and open the logs; then the node takes requests."""
@@ -307,11 +310,13 @@ class Node:
             raise problem
         if isinstance(problem, KafkaError):
             return api.refuse(call.request, problem.code, problem.message)
-        log.error(
-            "%s v%d failed (correlation id %d, client %s)",
-            api.name, call.version, call.correlation_id, call.client_id, exc_info=problem,
-        )  # fmt: skip
         self.metrics.failures += 1
+        ending = self._quiet.ending(place_of(problem), self.world.clock.monotonic_ms())
+        if ending is not None:
+            log.error(
+                "%s v%d failed (correlation id %d, client %s)%s",
+                api.name, call.version, call.correlation_id, call.client_id, ending, exc_info=problem,
+            )  # fmt: skip
         return api.refuse(call.request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
     def _on_unsupported(self, link: Link, head: RequestHead, frame: memoryview) -> list[Any]:
