@@ -107,48 +107,57 @@ class Host:
                 return self
         raise AssertionError("it does not come to rest")
 
-    def write(self, index=0):
-        """Do one write of those that wait."""
+    def write(self, index=0, fate="done"):
+        """Do one write of those that wait. The host may not learn its fate: `lost` before it was done, or `unheard` after."""
         write = self.writes.pop(index)
-        if isinstance(write, str):
-            self._delete_topic(write)
-        elif isinstance(write, TopicWrite):
-            self._write_topic(write)
+        confirmed = None if fate == "lost" else self._apply(write)
+        if fate == "done" and confirmed is not None:
+            self.do(confirmed())
+        elif isinstance(write, str | TopicWrite):
+            self.notify_topic(write if isinstance(write, str) else write.topic)
         else:
-            self._write_state(write)
+            self.do(self.controller.on_states({write.partition: self.read_state(write.partition)}))
+
+    def _apply(self, write):
+        """Do it if it may be done; what the controller is to be told then."""
+        if isinstance(write, str):
+            return self._delete_topic(write)
+        if isinstance(write, TopicWrite):
+            return self._write_topic(write)
+        return self._write_state(write)
 
     def _write_state(self, write):
         id_ = write.partition
         there = self.states.get(id_, (None, NOT_WRITTEN))
         if id_.topic not in self.topics or there[1] != write.expected_version:
-            self.do(self.controller.on_states({id_: self.read_state(id_)}))
-            return
+            return None
         self.put_state(id_, write.leadership, is_ours=True)
-        self.do(self.controller.on_written([(write, self.states[id_][1])]))
+        version = self.states[id_][1]
+        return lambda: self.controller.on_written([(write, version)])
 
     def _write_topic(self, write):
-        topic_id, version, _ = self.topics.get(write.topic, (None, -1, None))
+        topic_id, version, before = self.topics.get(write.topic, (None, -1, None))
         if version != write.expected_version or topic_id != write.topic_id:
-            self.notify_topic(write.topic)
-            return
+            return None
         self.topics[write.topic] = (topic_id, version + 1, dict(write.partitions))
         for index, assignment in sorted(write.partitions.items()):
-            if assignment != self.controller.view.topics[write.topic].partitions[index].assignment:
+            if assignment != before[index]:
                 self.events.append(f"{write.topic}-{index} is on {show_assignment(assignment)}")
-        self.do(self.controller.on_topic_written(write, version + 1))
+        return lambda: self.controller.on_topic_written(write, version + 1)
 
     def _delete_topic(self, name):
         _, _, partitions = self.topics.pop(name)
         self.deletions.pop(name)
         self.unclean.pop(name, None)
-        for index in partitions:
+        for index, assignment in partitions.items():
             id_ = TopicPartition(name, index)
             self.states.pop(id_, None)
             self.leaders = {key: leader for key, leader in self.leaders.items() if key[0] != id_}
-            for number, broker in self.brokers.items():
-                assert id_ not in broker.logs, f"{id_} is still on {number}"
+            # A broker that was down when a partition was moved away finds out by itself that it has no place.
+            for replica in assignment.replicas:
+                assert id_ not in self.brokers[replica].logs, f"{id_} is still on {replica}"
         self.events.append(f"{name} is deleted")
-        self.do(self.controller.on_topics_gone([name]))
+        return lambda: self.controller.on_topics_gone([name])
 
     def put_state(self, id_, leadership, is_ours=False):
         """Write a state, after a look at whether it may be."""
@@ -180,8 +189,7 @@ class Host:
         partition = self.controller.view.partition(id_)
         if partition is None or partition.leadership is None:
             return
-        stored, version = self.states[id_]
-        assert partition.version <= version, "told what is not stored"
+        assert partition.version <= self.states[id_][1], "told what is not stored"
         known = there.heard.get(id_)
         if known is None or partition.leadership.leader_epoch >= known.leadership.leader_epoch:
             there.logs.add(id_)

@@ -75,8 +75,7 @@ class Controller:
         effects.announce_all_to += sorted(view.brokers)
         self._begin_deletions(snapshot.deletions, effects)
         self.progress.look_at(view.partitions(), effects)
-        for broker in sorted(view.brokers):
-            self.progress.tell_all(broker, effects)
+        self.progress.tell_everything(view.brokers, effects)
         return effects
 
     # What the store tells
@@ -97,8 +96,7 @@ class Controller:
                 touched.append(partition)
         self._look_and_announce(touched, effects)
         effects.announce_all_to += sorted(begun)
-        for broker in sorted(begun):
-            self.progress.tell_all(broker, effects)
+        self.progress.tell_everything(begun, effects)
         for partition in touched:
             self.progress.stop_logs(partition, effects)
         return effects
@@ -192,7 +190,7 @@ class Controller:
     def on_log_dir_failure(self, broker: int) -> Effects:
         """A broker lost a log directory: it is told its partitions again, and its answer names those that are lost."""
         effects = Effects()
-        self.progress.tell_all(broker, effects)
+        self.progress.tell_everything({broker}, effects)
         return effects
 
     def on_stopped(self, stops: Iterable[Stop]) -> Effects:

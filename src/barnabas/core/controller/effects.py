@@ -1,7 +1,7 @@
 """What an event leads to: writes to the store, and what brokers are to be told.
 
-Plain values. The host does the writes in the order it likes, sends each broker what is for it in the order in which it came, and
-reports both back. Each write belongs to a transaction that checks the controller's epoch; a broker's requests are repeated until
+Plain values. The host does the writes in the order it likes; sends each broker what is for it in the order in which it came (of one event: first
+`tell`, then `stop`); and reports what became of both. Each write belongs to a transaction that checks the controller's epoch; a broker's requests are repeated until
 it answers or its registration ends. What is told is read from the view when it is sent, so that it is never older than the effect.
 """
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller import deletion, reassignment
-from barnabas.core.controller.effects import StateWrite, Tell, TopicWrite
+from barnabas.core.controller.effects import StateWrite, Stop, Tell, TopicWrite
 from barnabas.core.controller.election import decide_leadership
 from barnabas.core.controller.view import NO_LEADER, NOT_WRITTEN, PartitionView, TopicView
 from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from barnabas.core.controller.effects import Effects
     from barnabas.core.controller.view import ClusterView, Leadership, ReadState, ReadTopic
@@ -53,17 +53,22 @@ class Progress:
 
     def look_at(self, partitions: Iterable[PartitionView], effects: Effects) -> None:
         """Decide on these partitions and their topics anew."""
-        names: dict[str, None] = {}
+        doomed: dict[str, TopicView] = {}
+        moving: dict[str, TopicView] = {}
         for partition in partitions:
-            names[partition.id.topic] = None
-            if partition.id.topic not in self._view.deleting:
-                self._look_at_leadership(partition, effects)
-        for name in names:
+            name = partition.id.topic
             topic = self._view.topics[name]
             if name in self._view.deleting:
-                self._look_at_deletion(topic, effects)
-            else:
-                self._look_at_assignments(topic, effects)
+                doomed[name] = topic
+                continue
+            self._look_at_leadership(partition, effects)
+            # Looking at assignments takes a topic as a whole, so only where there is something to see.
+            if topic.wishes or partition.settling is not None:
+                moving[name] = topic
+        for topic in doomed.values():
+            self._look_at_deletion(topic, effects)
+        for topic in moving.values():
+            self._look_at_assignments(topic, effects)
 
     def _look_at_leadership(self, partition: PartitionView, effects: Effects) -> None:
         if partition.id in self._writing:
@@ -120,12 +125,12 @@ class Progress:
             partition.settling = write.settling
         if partition.id.topic in self._view.deleting:
             return
-        old_leader = NO_LEADER if before is None else before.leader
         known = was_told.replicas if was_told is not None else partition.assignment.origin
         for broker in write.told.replicas:
-            if self._listens(broker, partition, old_leader):
+            if broker in self._view.brokers and broker not in self._view.shutting_down:
                 is_new = before is None or broker not in known
                 effects.tell.append(Tell(broker, partition.id, is_new))
+        self._tell_who_shuts_down(partition, before, effects)
         effects.announce[partition.id] = None
         self.stop_logs(partition, effects)
 
@@ -182,15 +187,14 @@ class Progress:
 
     # Telling
 
-    def tell_all(self, broker: int, effects: Effects) -> None:
-        """Tell one broker what it holds. What is being written is told when it is."""
+    def tell_everything(self, brokers: Collection[int], effects: Effects) -> None:
+        """Tell some brokers what they hold. What is being written is told when it is."""
         for partition in self._view.kept_partitions():
-            if (
-                broker in partition.in_force.replicas
-                and partition.leadership is not None
-                and partition.id not in self._writing
-            ):
-                effects.tell.append(Tell(broker, partition.id, is_new=False))
+            if partition.leadership is None or partition.id in self._writing:
+                continue
+            for broker in partition.in_force.replicas:
+                if broker in brokers:
+                    effects.tell.append(Tell(broker, partition.id, is_new=False))
 
     def stop_logs(self, partition: PartitionView, effects: Effects) -> None:
         """Order replicas that have no place any more to delete their logs."""
@@ -198,11 +202,17 @@ class Progress:
             partition.stops[stop.broker] = stop
             effects.stop.append(stop)
 
-    def _listens(self, broker: int, partition: PartitionView, old_leader: int) -> bool:
-        """Tell whether a broker hears of a new state. One that shuts down has stopped following, but must know that it leads no more."""
-        if broker in self._view.shutting_down:
-            return broker in (old_leader, partition.leader)
-        return broker in self._view.brokers
+    def _tell_who_shuts_down(
+        self, partition: PartitionView, before: Leadership | None, effects: Effects
+    ) -> None:
+        """Tell brokers that shut down who leads instead, and stop them there: a follower would come back into the in-sync set."""
+        assert partition.leadership is not None
+        old_leader = NO_LEADER if before is None else before.leader
+        leader, epoch = partition.leader, partition.leadership.leader_epoch
+        for broker in sorted({leader, old_leader} & self._view.shutting_down):
+            effects.tell.append(Tell(broker, partition.id, is_new=False))
+            if broker != leader:
+                effects.stop.append(Stop(broker, partition.id, epoch, delete=False))
 
     def _count(self, before: Leadership | None, write: StateWrite) -> None:
         leader = write.leadership.leader

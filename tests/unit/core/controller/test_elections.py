@@ -10,8 +10,7 @@ T0, T1, T2 = (TopicPartition("t", index) for index in range(3))
 
 
 def three(**options):
-    host = Host(1, 2, 3, **options).create("t", [1, 2, 3], [1, 3, 2], [2, 1, 3]).run()
-    return host
+    return Host(1, 2, 3, **options).create("t", [1, 2, 3], [1, 3, 2], [2, 1, 3]).run()
 
 
 def test_a_new_partition_is_led_by_its_first_replica_alive_and_all_alive_are_in_sync():
