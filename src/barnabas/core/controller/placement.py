@@ -71,12 +71,12 @@ def _pick(candidates: list[int], racks: Mapping[int, str], replication_factor: i
     picked: list[int] = []
     used: set[str] = set()
     rack_count = len(set(racks.values()))
-    for broker in cycle(candidates):
+    turns = cycle(candidates)
+    while len(picked) < replication_factor:
+        broker = next(turns)
         if broker not in picked and (racks[broker] not in used or len(used) == rack_count):
             picked.append(broker)
             used.add(racks[broker])
-        if len(picked) == replication_factor:
-            break
     return tuple(picked)
 
 
