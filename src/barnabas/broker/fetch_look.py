@@ -80,8 +80,8 @@ class Look:
         self.cold: list[tuple[Replica, Wanted]] = []
 
     def at(self, partitions: Sequence[Wanted]) -> Look:
-        """Look at these, one after the other."""
-        self.readings = [self._read(wanted) for wanted in partitions]
+        """Look at these, one after the other, and at more with the next call."""
+        self.readings += [self._read(wanted) for wanted in partitions]
         return self
 
     def _read(self, wanted: Wanted) -> Reading:

@@ -12,7 +12,7 @@ from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker import dispatch, shutdown, startup
+from barnabas.broker import dispatch, pieces, shutdown, startup
 from barnabas.broker.batch_check import OPENED_AT_ONCE
 from barnabas.broker.call import Call
 from barnabas.broker.cluster_view import ClusterView
@@ -160,9 +160,9 @@ class Node:
         if waiter is not None:
             self.replicas.waiting.remove(waiter)
             waiter.owner.abandon()
-        pieces = self.paused.pop(link, None)
-        if pieces is not None:
-            pieces.abandon()
+        paused = self.paused.pop(link, None)
+        if paused is not None:
+            paused.abandon()
         self.unpacking.forget(link)
 
     def on_turn_end(self) -> None:
@@ -294,7 +294,7 @@ class Node:
         return at_once
 
     def _handle_long(self, api: Api, call: Call, position: int) -> Task[Any]:
-        """Decode what takes long in the background, then handle it like others."""
+        """Decode and encode in the background what takes long."""
         decode = partial(api.decode, call.frame, call.version, position)
         try:
             call.request = yield partial(self.world.background.run, decode)
@@ -302,8 +302,18 @@ class Node:
             log.warning("closing: %s", problem)
             raise CloseLink(str(problem)) from problem
         self.metrics.requests[call.api_key] += 1
-        response = api.handle_long(call)
-        return (yield from response) if type(response) is GeneratorType else response
+        try:
+            response = api.handle_long(call)
+            if type(response) is GeneratorType:
+                response = yield from response
+        except KafkaError as problem:
+            refuse = partial(api.refuse, call.request, problem.code, problem.message)
+            response = yield partial(self.world.background.run, refuse)
+        if response is None or response is NO_REPLY or type(response) is pieces.EncodedResponse:
+            return response
+        # What a long request is answered is long, too.
+        encode = partial(pieces.encode, response, call.version)
+        return (yield partial(self.world.background.run, encode))
 
     def _refuse(self, api: Api, call: Call, problem: BaseException) -> Any:  # noqa: ANN401
         if isinstance(problem, CloseLink):

@@ -11,9 +11,11 @@ begun is finished, as in Kafka.
 from __future__ import annotations
 
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.broker.outcomes import CloseLink
+from barnabas.ports import FileSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +41,7 @@ class Response(Protocol):
 
 
 class EncodedResponse:
-    """A response whose bytes are there already."""
+    """A response whose bytes are there already, in few parts: see `encode`."""
 
     __slots__ = ("_parts",)
 
@@ -50,6 +52,15 @@ class EncodedResponse:
     def encode(self, _version: int) -> list[Any]:
         """Give the bytes of the version it was encoded in."""
         return self._parts
+
+
+def encode(response: Response, version: int) -> EncodedResponse:
+    """Encode what is large: bytes that follow each other become one part, so that nobody handles thousands later."""
+    parts: list[Any] = []
+    for is_slice, some in groupby(response.encode(version), lambda part: type(part) is FileSlice):
+        run = list(some)
+        parts += run if is_slice else [b"".join(run)]
+    return EncodedResponse(parts)
 
 
 class Pieces:
@@ -105,6 +116,6 @@ class Pieces:
         if not self._was_paused:
             return build()
         version = self._call.version
-        job = partial(self._call.node.world.background.run, lambda: build().encode(version))
-        parts: list[Any] = yield job
-        return EncodedResponse(parts)
+        job = partial(self._call.node.world.background.run, lambda: encode(build(), version))
+        encoded: EncodedResponse = yield job
+        return encoded

@@ -7,7 +7,7 @@ from stretch_kit import Stretches
 from barnabas.broker.pieces import PIECE
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages import add_partitions_to_txn as add
-from barnabas.wire.messages import find_coordinator, init_producer_id, offset_fetch
+from barnabas.wire.messages import fetch, find_coordinator, init_producer_id, offset_fetch
 from barnabas.wire.messages import offset_commit as commit
 from barnabas.wire.messages import txn_offset_commit as txn_commit
 
@@ -158,3 +158,77 @@ def test_the_same_partitions_again_and_again(kit):
     indexes = [0, 1, 2] * (COUNT // 3)
     assert added(kit.ask(add_request(kit, indexes), 3)) == [(index, 0) for index in indexes]
     assert kit.stretches.longest < CALLS_MAX
+
+
+# Fetch
+
+#: Counting the bytes of an answer takes one call for each partition, and next to no time.
+FETCH_CALLS_MAX = CALLS_MAX + COUNT
+
+
+def fetch_request(names=("t",), **fields):
+    partitions = [
+        fetch.FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
+        for index in range(COUNT)
+    ]
+    topics = [fetch.FetchTopic(topic=name, partitions=partitions) for name in names]
+    return fetch.FetchRequest(max_bytes=1 << 20, min_bytes=1, topics=topics, **fields)
+
+
+def fetched(answer):
+    return [
+        (topic.topic, one.partition_index, one.error_code, one.high_watermark)
+        for topic in answer.responses
+        for one in topic.partitions
+    ]
+
+
+def test_many_partitions_are_fetched(kit):
+    kit.produce("t", 1)
+    answer = kit.ask(fetch_request(names=("t", "none"), session_epoch=-1), 12)
+    in_t = [("t", index, 0, int(index == 1)) for index in range(3)]
+    in_t += [("t", index, UNKNOWN, -1) for index in range(3, COUNT)]
+    in_none = [("none", index, UNKNOWN, -1) for index in range(COUNT)]
+    assert fetched(answer) == in_t + in_none
+    assert kit.stretches.longest < FETCH_CALLS_MAX
+
+
+def test_a_small_request_about_many_partitions_of_a_session(kit):
+    first = kit.ask(fetch_request(session_epoch=0), 12)
+    assert first.session_id
+    assert len(fetched(first)) == COUNT
+    kit.produce("t", 1)
+    kit.stretches.longest = 0
+    changed = fetch.FetchPartition(partition=2, fetch_offset=9, partition_max_bytes=1)
+    again = fetch.FetchRequest(
+        max_bytes=1 << 20,
+        min_bytes=1,
+        session_id=first.session_id,
+        session_epoch=1,
+        topics=[fetch.FetchTopic(topic="t", partitions=[changed])],
+    )
+    answer = kit.ask(again, 12)
+    out_of_range = ("t", 2, ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    told = fetched(answer)
+    assert told[:2] == [("t", 1, 0, 1), out_of_range]
+    assert told[2:] == [("t", index, UNKNOWN, -1) for index in range(3, COUNT)]
+    assert kit.stretches.longest < FETCH_CALLS_MAX
+
+
+def test_many_partitions_are_added_to_a_session_that_remembers_what_it_told(kit):
+    one = fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topics = [fetch.FetchTopic(topic="t", partitions=[one])]
+    request = fetch.FetchRequest(max_bytes=1 << 20, min_bytes=0, session_epoch=0, topics=topics)
+    first = kit.ask(request, 12)
+    assert fetched(first) == [("t", 0, 0, 0)]
+    fields = {"session_id": first.session_id, "session_epoch": 1}
+    told = fetched(kit.ask(fetch_request(**fields), 12))
+    assert told[:2] == [("t", 1, 0, 0), ("t", 2, 0, 0)], "of the first there is no news"
+    assert len(told) == COUNT - 1
+
+
+def test_a_follower_that_cannot_be_is_refused_for_all_it_names(kit):
+    answer = kit.ask(fetch_request(replica_id=5, session_epoch=-1), 12)
+    assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert len(fetched(answer)) == COUNT
+    assert kit.stretches.longest < FETCH_CALLS_MAX

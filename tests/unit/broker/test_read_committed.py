@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from node_kit import NodeKit
 
+from barnabas.broker.api import fetch as fetch_api
 from barnabas.sim.machine import Crash
 from barnabas.sim.world import START_MS
 from barnabas.wire.batch import TRANSACTIONAL, Producer, Record, build, read_header
@@ -15,6 +16,12 @@ from barnabas.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+
+
+@pytest.fixture(autouse=True, params=[fetch_api.MANY, 0], ids=["at once", "in pieces"])
+def many(request, monkeypatch):
+    """What is found is the same, however many partitions are looked at at once."""
+    monkeypatch.setattr(fetch_api, "MANY", request.param)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from barnabas.core.group.offset_requests import (
     CommitRequest,
     CommitTopic,
 )
-from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -60,11 +60,7 @@ def handle_long(call: Call) -> Task[Response]:
         yield from _know_long_topic(call, one, topics, refused, pieces)
     reply = CommitReply()
     if topics:
-        request = _commit_request(call, topics)
-        try:
-            reply = yield from call.node.coordinators.commit_many(request)
-        except KafkaError as problem:
-            reply = CommitReply(problem.code)
+        reply = yield from call.node.coordinators.commit_many(_commit_request(call, topics))
     return (yield from pieces.respond(lambda: _response(call, reply, topics, refused)))
 
 
