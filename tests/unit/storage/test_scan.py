@@ -58,10 +58,10 @@ def history(seed):
     chance = random.Random(seed)
     producers, epoch = chance.randint(1, 4), 0
     for sequence in range(chance.randint(1, 120)):
-        epoch += chance.random() < 0.03
+        kind = chance.random()
+        epoch += chance.random() < (0.5 if kind < 0.06 else 0.02)
         producer = Producer(chance.randrange(producers), sequence // 50, sequence)
         size = 2 * SCAN_BYTES if chance.random() < 0.005 else 10
-        kind = chance.random()
         if kind < 0.06:
             marker = EndMarker(kind < 0.03, coordinator_epoch=sequence)
             yield bytearray(build_marker(marker, producer.id, producer.epoch, NOW)[0]), epoch
