@@ -123,13 +123,9 @@ class Scan:
     def _run_window(self, window: memoryview, visit: Visit) -> bool:
         """Go through the good batches that lie in the window as a whole; tell whether there were any."""
         look, checksum, size = _LOOK.unpack_from, crc32c, len(window)
-        max_offset, next_offset, epoch = self._max_offset, self.next_offset, self._epoch
+        max_end, next_offset, epoch = self._max_offset + 1, self.next_offset, self._epoch
         start, segment = self.valid_bytes, self._segment
-        is_gap_allowed, newest, of_transaction = (
-            segment.may_have_gaps,
-            self._newest,
-            _OF_TRANSACTION,
-        )
+        gaps, newest, of_transaction = segment.may_have_gaps, self._newest, _OF_TRANSACTION
         largest, largest_at = segment.largest
         index_from = self._indexed_at + self._interval - start
         at, last = 0, size - HEADER_SIZE
@@ -137,18 +133,17 @@ class Scan:
             (
                 base_offset, length, its_epoch, magic, crc, last_delta, timestamp, producer_id,
             ) = look(window, at)  # fmt: skip
-            end = at + length + LOG_OVERHEAD
+            end, end_offset = at + length + LOG_OVERHEAD, base_offset + last_delta + 1
             if (
                 end > size
                 or magic != MAGIC
                 or length < _MIN_LENGTH
-                or base_offset < next_offset
-                or (base_offset > next_offset and not is_gap_allowed)
-                or not 0 <= last_delta <= max_offset - base_offset
+                or (base_offset != next_offset and not (gaps and base_offset > next_offset))
+                or not base_offset < end_offset <= max_end
                 or checksum(window[at + CRC_START : end]) != crc
             ):
                 break
-            next_offset = base_offset + last_delta + 1
+            next_offset = end_offset
             if timestamp > largest:
                 largest, largest_at = timestamp, next_offset - 1
             if at > index_from or not at:
