@@ -105,5 +105,10 @@ class Snapshots:
         self._offsets = [known for known in self._offsets if known != offset]
         return self._path(offset)
 
+    def forget_above(self, offset: int) -> list[str]:
+        """Leave those above an offset to whoever removes them; their paths."""
+        above = [known for known in self._offsets if known > offset]
+        return [path for known in above if (path := self.forget(known)) is not None]
+
     def _path(self, offset: int) -> str:
         return f"{self.directory}/{file_name(offset, SNAPSHOT)}"

@@ -154,6 +154,16 @@ class TransactionIndex:
         self._disk.remove(self._path)
         self._file, self._size = None, 0
 
+    def keep_below(self, offset: int) -> None:
+        """Drop entries whose markers are at `offset` or behind, in memory; `trim` lets the file follow."""
+        self._size = bisect_left(range(len(self)), offset, key=self._last_offset) * _ENTRY.size
+
+    def trim(self) -> None:
+        """Cut the file down to the entries that are kept."""
+        if self._file is not None and self._file.size() > self._size:
+            self._synced = False
+            self._file.truncate(self._size)
+
     def sync(self) -> None:
         """Bring it to the medium. Blocks."""
         if self._file is not None and not self._synced:
