@@ -220,7 +220,8 @@ class Check:
 
 Operation = Create | SetData | Delete | Check
 
-#: What one commit may hold, counted by `operation_size`: ZooKeeper takes no request above 1 MiB.
+#: What one commit may hold, counted by `operation_size`: ZooKeeper takes no request above 1 MiB. The store of a
+#: lone node takes any.
 COMMIT_SIZE_MAX: Final = 900_000
 
 
