@@ -55,7 +55,9 @@ class Coordinators(ShardHost[GroupShard]):
 
     def __init__(self, node: Node) -> None:
         """Host nothing yet."""
-        super().__init__(node, TOPIC, "offsets.topic.num.partitions")
+        super().__init__(
+            node, TOPIC, "offsets.topic.num.partitions", "offsets.topic.replication.factor"
+        )
         self.group_settings = NodeGroupSettings(node)
         self._topics = GroupTopics(node)
         self._embedded = ConsumerEmbedding()

@@ -71,7 +71,9 @@ class _Loading:
     def plan(self) -> None:
         """Sort the partitions by directory. Blocks: looks at the sizes of what has to be checked."""
         for topic in self._node.topics.by_name.values():
-            for index in range(len(topic.partitions)):
+            for index, partition in enumerate(topic.partitions):
+                if self._node.broker_id not in partition.replicas:
+                    continue  # others host it
                 key = TopicPartition(topic.name, index)
                 is_found = self._node.placement.get(key) is not None
                 try:
@@ -168,7 +170,12 @@ def _report(replica: Replica) -> None:
     report = replica.log.recovery
     for lost in report.lost:
         log.critical("%s: %s", replica.key, lost)
-    if report.cut_bytes:
+    if report.set_aside:
+        log.critical(
+            "%s: segments %s lay before the log start offset %d, which the leader epochs do not know of, and are in quarantine",
+            replica.key, ", ".join(map(str, report.set_aside)), replica.log.log_start_offset,
+        )  # fmt: skip
+    if report.cut_reason:
         log.warning(
             "%s: cut %d bytes that were no whole, valid batches: records from offset %d on are lost, if there were any (%s)",
             replica.key, report.cut_bytes, replica.log.log_end_offset, report.cut_reason,

@@ -144,6 +144,11 @@ def _open(node: Node, directory: LogDirectory, topic: Topic, index: int) -> Repl
     config = node.log_config(topic.overrides)
     opened = _open_log(node, directory, key, topic, config)
     partition = topic.partitions[index]
+    if not node.is_lone:
+        known = min(directory.high_watermarks.get(key, 0), opened.log_end_offset)
+        high_watermark = max(known, opened.log_start_offset)
+        state = PartitionState.undecided(node.broker_id, high_watermark)
+        return Replica(topic, index, opened, state, directory)
     if opened.epochs.latest != partition.leader_epoch:
         opened.assign_epoch(partition.leader_epoch)  # here, so that no append has to write a file
     # Everything in the only replica's log is committed.

@@ -28,8 +28,8 @@ def find(node: Node) -> list[tuple[Topic, int]]:
     return [
         (topic, index)
         for topic in node.topics.by_name.values()
-        for index in range(len(topic.partitions))
-        if node.replicas.get(topic.name, index) is None
+        for index, partition in enumerate(topic.partitions)
+        if node.broker_id in partition.replicas and node.replicas.get(topic.name, index) is None
     ]
 
 

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.broker.dispatch import Api
+    from barnabas.broker.members import Members
     from barnabas.broker.pieces import Pieces
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Done, Task
@@ -76,6 +77,7 @@ class Node:
         self.is_lone = config.get("zookeeper.connect") is None
         self.topics = Topics()
         self.cluster = ClusterView(self)
+        self._members: Members | None = None
         self.metrics = Metrics()
         #: Who is exchanging the segments of a log.
         self.claims = LogClaims()
@@ -117,6 +119,12 @@ class Node:
         self._apis: Mapping[int, Api] = dispatch.TABLE
         #: Which faults of ours were told.
         self._quiet = Quiet()
+        if not self.is_lone:
+            # Imported here: a lone broker does without.
+            from barnabas.broker.members import Members
+
+            self._members = Members(self)
+            self._apis = {**dispatch.TABLE, **dispatch.cluster_table()}
 
     def start(self) -> Task[None]:
         """Read the store and open the logs; then the node takes requests."""
@@ -124,6 +132,22 @@ class Node:
         self.coordinators.start()
         self.transactions.start()
         self.upkeep.start()
+
+    def join(self, endpoints: dict[str, tuple[str, int]]) -> Task[None]:
+        """Become a member of the cluster, once others can connect to these addresses; a lone broker has nothing to join."""
+        if not self.is_lone:
+            yield from self.members.join(endpoints)
+
+    @property
+    def members(self) -> Members:
+        """What only a member of a cluster has."""
+        assert self._members is not None, "a lone broker"
+        return self._members
+
+    def leave(self) -> Task[None]:
+        """Hand over what this broker leads: before it stops to answer."""
+        if not self.is_lone:
+            yield from self.members.leave()
 
     def release_waiting(self) -> None:
         """Begin to stop: answer what waits with what there is."""
@@ -197,8 +221,22 @@ class Node:
             return ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else replica
         known = self.topics.by_name.get(topic)
         if known is not None and 0 <= index < len(known.partitions):
+            if self.broker_id not in known.partitions[index].replicas:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.KAFKA_STORAGE_ERROR  # its log could not be opened
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def check_controller(self) -> None:
+        """Raise KafkaError if changes of topics must be asked of another broker."""
+        if not self.is_lone:
+            self.members.topics.find_office()
+
+    def led(self, topic: str, index: int) -> Replica | ErrorCode:
+        """Find a replica that can be used and leads its partition, or the error to answer with."""
+        replica = self.hosted(topic, index)
+        if isinstance(replica, ErrorCode) or replica.state.is_leader:
+            return replica
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def pause(self, delay_ms: int, done: Done) -> None:
         """Let a task go on after a while: `yield partial(node.pause, delay_ms)`; at once for 0."""
@@ -210,7 +248,7 @@ class Node:
 
     def served_versions(self) -> list[tuple[int, int, int]]:
         """Tell which APIs are served: (key, lowest, highest version)."""
-        return dispatch.advertised()
+        return dispatch.advertised(self._apis)
 
     def load_dynamic_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         """Take the settings that were changed at run time; they were checked when they were set."""

@@ -55,7 +55,8 @@ def start(node: Node) -> Task[None]:
         node.topics.put(topic)
     yield partial(world.background.run, partial(folders.sort_out, node, opened.contents))
     yield from directory_opening.remember(node, ids, opened.look)
-    yield from _raise_epochs(node)
+    if node.is_lone:
+        yield from _raise_epochs(node)
     replicas = yield from log_loading.load_all(node)
     for replica in replicas:
         node.replicas.add(replica)

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 #: Partitions that one request may create, as in Kafka.
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+#: How long to wait for the leaders of new partitions where nobody says.
+CREATION_MS: Final = 30_000
 
 
 def plan_topic(
@@ -83,12 +85,21 @@ def decide_assignment(
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0."
         )
+    if not node.is_lone:
+        return node.members.topics.decide_assignment(partition_count, replication_factor)
     if replication_factor > 1:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {replication_factor} time(s): only 1 broker is there.",
         )
     return [(node.broker_id,)] * partition_count
+
+
+def decide_added(node: Node, topic: Topic, additional: int) -> list[tuple[int, ...]]:
+    """Place partitions that a topic gets, with as many replicas as it has."""
+    if node.is_lone:
+        return decide_assignment(node, additional, len(topic.partitions[0].replicas))
+    return node.members.topics.decide_added(topic, len(topic.partitions) + additional)
 
 
 def check_assignment(
@@ -100,12 +111,13 @@ def check_assignment(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Partitions should be a consecutive 0-based integer sequence from {first}, not {sorted(assignments)}.",
         )
+    known = node.cluster.live_ids()
     for index in sorted(assignments):
         brokers = assignments[index]
         if not brokers or len(set(brokers)) != len(brokers):
             problem = f"Partition {index} needs a list of different brokers, not {list(brokers)}."
-        elif set(brokers) != {node.broker_id}:
-            problem = f"Partition {index} names a broker that is not there: {list(brokers)}; known: [{node.broker_id}]."
+        elif not set(brokers) <= set(known):
+            problem = f"Partition {index} names a broker that is not there: {list(brokers)}; known: {known}."
         else:
             continue
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
@@ -117,12 +129,31 @@ def reserve(node: Node, topic: Topic) -> None:
     node.creating[folded(topic.name)] = topic.name
 
 
-def create(node: Node, topic: Topic) -> Task[None]:
+def create_automatically(
+    node: Node,
+    name: str,
+    partition_count: int,
+    replication_factor: int,
+    configs: Sequence[tuple[str, str]] = (),
+) -> Task[None]:
+    """Create a topic that nobody asked for by name: here, or by asking the controller. KafkaError if it cannot be made."""
+    if not node.is_lone and node.members.controller.office is None:
+        yield from node.members.topics.ask_to_create(
+            name, partition_count, replication_factor, configs
+        )
+        return
+    assignment = decide_assignment(node, partition_count, replication_factor)
+    yield from create(node, plan_topic(node, name, assignment, configs))
+
+
+def create(node: Node, topic: Topic, timeout_ms: int = CREATION_MS) -> Task[None]:
     """Write the topic down and host it; KafkaError if somebody was faster or the disk refuses."""
     reserve(node, topic)
-    operations = znodes.create_topic_operations(topic)
     try:
-        yield from store.commit(node, operations)
+        if not node.is_lone:
+            yield from node.members.topics.create(topic, timeout_ms)
+            return
+        yield from store.commit(node, znodes.create_topic_operations(topic))
         yield from _host_or_undo(node, topic)
     except CoordinationError:
         raise KafkaError(
@@ -154,8 +185,13 @@ def _host_or_undo(node: Node, topic: Topic) -> Task[None]:
     node.coordinators.on_topics_changed(topic.name)
 
 
-def add_partitions(node: Node, topic: Topic, assignment: Sequence[tuple[int, ...]]) -> Task[None]:
+def add_partitions(
+    node: Node, topic: Topic, assignment: Sequence[tuple[int, ...]], timeout_ms: int = CREATION_MS
+) -> Task[None]:
     """Give a topic more partitions. They exist once the store has them: a log that cannot be made now is tried again."""
+    if not node.is_lone:
+        yield from node.members.topics.add_partitions(topic, assignment, timeout_ms)
+        return
     old_count = len(topic.partitions)
     new = [Partition(replicas, replicas[0], 0, replicas) for replicas in assignment]
     grown = Topic(topic.name, topic.id, topic.partitions + new, topic.overrides)

@@ -72,7 +72,7 @@ def begin(call: Call) -> tuple[PartitionsRequest | None, Verdicts]:
     guards: Verdicts = {}
     for key, header in _batches(call):
         producers.add((header.producer_id, header.producer_epoch))
-        replica = node.hosted(*key)
+        replica = node.led(*key)
         if isinstance(replica, ErrorCode):
             continue  # told when it is its turn
         states = replica.log.producers

@@ -39,7 +39,12 @@ class Transactions(ShardHost[TransactionShard]):
 
     def __init__(self, node: Node) -> None:
         """Host nothing yet."""
-        super().__init__(node, TOPIC, "transaction.state.log.num.partitions")
+        super().__init__(
+            node,
+            TOPIC,
+            "transaction.state.log.num.partitions",
+            "transaction.state.log.replication.factor",
+        )
         self._settings = settings_from(node.config)
 
     def admit(self, request: PartitionsRequest, *, adds: bool) -> Task[list[ErrorCode]]:

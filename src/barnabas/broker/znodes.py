@@ -68,6 +68,11 @@ def _state_data(partition: Partition) -> bytes:
     )
 
 
+def read_config(node: ZNode) -> dict[str, str]:
+    """Read the settings that stand at one place."""
+    return dict(json.loads(node.data)["config"])
+
+
 def _config_data(overrides: Mapping[str, str]) -> bytes:
     return _encode({"version": 1, "config": dict(overrides)})
 
@@ -78,11 +83,15 @@ def _state_path(topic: str, index: int) -> str:
 
 def create_topic_operations(topic: Topic) -> list[Operation]:
     """Create a topic whole: configuration, assignment, and the state of each partition."""
-    operations: list[Operation] = [
+    return new_topic_operations(topic) + _create_states(topic, 0)
+
+
+def new_topic_operations(topic: Topic) -> list[Operation]:
+    """Create a topic whose leaders a controller will elect."""
+    return [
         Create(f"{TOPIC_CONFIGS}/{topic.name}", _config_data(topic.overrides)),
         Create(f"{TOPICS}/{topic.name}", _topic_data(topic)),
     ]
-    return operations + _create_states(topic, 0)
 
 
 def add_partitions_operations(topic: Topic, old_count: int) -> list[Operation]:
@@ -167,14 +176,13 @@ def _read_topic(name: str, tree: Mapping[str, ZNode]) -> Topic:
     assignment: dict[str, list[int]] = content["partitions"]
     partitions = []
     for index in range(len(assignment)):
-        state: dict[str, Any] = json.loads(tree[_state_path(name, index)].data)
+        replicas, state_node = tuple(assignment[str(index)]), tree.get(_state_path(name, index))
+        if state_node is None:  # the controller has not come to it yet
+            partitions.append(Partition(replicas, -1))
+            continue
+        state: dict[str, Any] = json.loads(state_node.data)
         partitions.append(
-            Partition(
-                tuple(assignment[str(index)]),
-                state["leader"],
-                state["leader_epoch"],
-                tuple(state["isr"]),
-            )
+            Partition(replicas, state["leader"], state["leader_epoch"], tuple(state["isr"]))
         )
     config = tree.get(f"{TOPIC_CONFIGS}/{name}")
     overrides = {} if config is None else json.loads(config.data)["config"]

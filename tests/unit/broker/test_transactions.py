@@ -566,7 +566,7 @@ def limit_state(kit, size):
 
 
 def largest_batch(kit):
-    replica = kit.node.transactions.replica_for(ID)
+    replica = kit.node.transactions.find(ID).replica
     data = replica.log.read(
         0, 1 << 20, end_offset=replica.log.log_end_offset, min_one=True, nowait=False
     ).read()

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker import fetch_wanted
 from barnabas.broker.fetch_look import Look, Reading
 from barnabas.broker.fetch_wanted import TOPIC_IDS_SINCE
+from barnabas.broker.follower_look import FollowerLook, note_positions
 from barnabas.broker.pieces import PIECE, Pieces
-from barnabas.broker.replicas import stable_key
+from barnabas.broker.replicas import end_key, stable_key
 from barnabas.core.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
 from barnabas.core.waiting import Waiter
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.batch import BatchError
 from barnabas.wire.fetch_writer import FetchWriter
 from barnabas.wire.messages.fetch import (
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 #: Partitions that are looked at at once: 5 µs each, at worst.
 MANY: Final = 10 * PIECE
+#: The first version with which a consumer may read from a follower (KIP-392).
+_FOLLOWERS_SINCE: Final = 11
 #: The client starts a new session then: what it wanted from the old one is not told.
 _SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -51,8 +55,11 @@ _SESSION_ERRORS: Final = (
 def handle(call: Call, taken: Partitions | None = None) -> Any:  # noqa: ANN401
     """Look at what is there, now or when those who wait are answered. `taken` is what the request names, if that is known."""
     request: FetchRequest = call.request
-    if _replica_id(request) >= 0:
-        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "this node has no followers")
+    broker_id = _replica_id(request)
+    if broker_id >= 0:
+        if call.node.is_lone:
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "this node has no followers")
+        return _FollowerFetch(call, broker_id).look()
     fetch = _Fetch(call, taken)
     if call.node.replicas.waiting.is_fed and not call.node.stopping:
         fetch.hold()
@@ -120,6 +127,8 @@ class _Answer:
 
     def encode(self, version: int) -> list[Any]:
         """Give the answer's bytes and file slices, without its header."""
+        if any(one.diverging for readings in self._topics.values() for one in readings):
+            return self._encode_whole(version)
         writer = FetchWriter(version, len(self._topics), session_id=self._session_id)
         for readings in self._topics.values():
             wanted = readings[0].wanted
@@ -132,6 +141,37 @@ class _Answer:
                     reading.records, reading.aborted if self._shows_aborted and not code else None,
                 )  # fmt: skip
         return writer.finish()
+
+    def _encode_whole(self, version: int) -> list[Any]:
+        """Give an answer that has in it what the writer cannot write."""
+        response = FetchResponse(session_id=self._session_id)
+        for readings in self._topics.values():
+            wanted = readings[0].wanted
+            response.responses.append(
+                FetchableTopicResponse(
+                    topic=wanted.topic,
+                    topic_id=wanted.topic_id,
+                    partitions=[_whole_partition(reading) for reading in readings],
+                )
+            )
+        return response.encode(version)
+
+
+def _whole_partition(reading: Reading) -> PartitionData:
+    data = PartitionData(
+        partition_index=reading.wanted.partition,
+        error_code=reading.error_code,
+        high_watermark=reading.high_watermark,
+        last_stable_offset=reading.last_stable_offset,
+        log_start_offset=reading.log_start_offset,
+        aborted_transactions=None,
+        records=reading.records,
+    )
+    if reading.diverging is not None:
+        data.diverging_epoch = EpochEndOffset(
+            epoch=reading.diverging.epoch, end_offset=reading.diverging.end_offset
+        )
+    return data
 
 
 class _Watch:
@@ -223,10 +263,12 @@ class _Fetch:
 
     def _new_look(self, *, nowait: bool) -> Look:
         call = self.call
-        return Look(
+        look = Look(
             call.node, call.request.max_bytes,
             by_id=call.version >= TOPIC_IDS_SINCE, committed_only=self._committed_only, nowait=nowait,
         )  # fmt: skip
+        look.leader_only = call.version < _FOLLOWERS_SINCE
+        return look
 
     def _look_in_pieces(self) -> Task[Response | None]:
         """Do as `look` does; None if it waits."""
@@ -287,6 +329,7 @@ class _Fetch:
         request, found = self.call.request, self._found
         return (
             found.has_failed
+            or found.has_diverging
             or found.size_bytes >= request.min_bytes
             or request.max_wait_ms <= 0
             or not self._wanted
@@ -377,3 +420,34 @@ class _Fetch:
         answer = _Answer(session_id, readings, shows_aborted=self._committed_only)
         answer.count(self.call.node.metrics)
         return answer
+
+
+class _FollowerFetch(_Fetch):
+    """One fetch of a follower: it waits for anything that is appended, not for what is committed."""
+
+    __slots__ = ("_broker_id",)
+
+    def __init__(self, call: Call, broker_id: int) -> None:
+        super().__init__(call)
+        self._broker_id = broker_id
+        self._committed_only = False
+        note_positions(call.node, broker_id, self._wanted)
+
+    def _new_look(self, *, nowait: bool) -> Look:
+        call = self.call
+        return FollowerLook(
+            call.node, self._broker_id, call.request.max_bytes,
+            by_id=call.version >= TOPIC_IDS_SINCE, nowait=nowait,
+        )  # fmt: skip
+
+    def _keys(self, partitions: list[Wanted]) -> list[Hashable]:
+        return [end_key(wanted.topic, wanted.partition) for wanted in partitions]
+
+    def _take_wanted(self, partitions: Partitions) -> Partitions:
+        super()._take_wanted(partitions)
+        by_id = self.call.version >= TOPIC_IDS_SINCE
+        for asked in self.call.request.topics:
+            for p in asked.partitions:
+                key = (asked.topic_id if by_id else asked.topic, p.partition)
+                partitions[key].follower_log_start = p.log_start_offset
+        return partitions

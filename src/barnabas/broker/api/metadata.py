@@ -121,8 +121,7 @@ def _may_create(call: Call) -> bool:
 
 def _auto_create(node: Node, name: str) -> Task[tuple[Topic | None, ErrorCode]]:
     try:
-        assignment = topic_creation.decide_assignment(node, -1, -1)
-        yield from topic_creation.create(node, topic_creation.plan_topic(node, name, assignment))
+        yield from topic_creation.create_automatically(node, name, -1, -1)
     except KafkaError as refusal:
         if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
             return None, refusal.code
