@@ -73,6 +73,24 @@ def test_the_first_state_of_a_partition_may_be_there_already():
     assert host.brokers[2].heard[T0].leadership == host.leadership(T0)
 
 
+def test_a_state_of_another_epoch_is_told_with_one_of_our_own():
+    host = led(1, 2)
+    another = replace(host.leadership(T0), leader=2, leader_epoch=1, controller_epoch=0)
+    host.put_state(T0, another, is_ours=True)
+    host.do(host.controller.on_states({T0: host.read_state(T0)}))
+    host.run()
+    assert host.state(T0) == "2 leads, epoch 2, in sync 1,2"
+    assert host.brokers[2].heard[T0].leadership == host.leadership(T0)
+
+
+def test_who_restarts_while_a_death_is_written_is_passed_over_next():
+    host = led(1, 2, 3).kill(3).start(2)
+    host.write()
+    assert host.state(T0) == "1 leads, epoch 1, in sync 1,2"
+    host.run()
+    assert host.state(T0) == "1 leads, epoch 2, in sync 1"
+
+
 def test_a_first_state_that_was_lost_is_made_again():
     host = Host(1).create("t", [1])
     host.write(fate="lost")
