@@ -200,6 +200,8 @@ class LogDirectory:
             log_start_offset=self.log_start_offsets.get(key, Offset(0)),
             clean=self.was_clean or is_new,
             was_compacted=key in self.cleaner_offsets or self._cleaned_unknown,
+            high_watermark=self.high_watermarks.get(key, 0),
+            is_start_known=key in self.log_start_offsets,
         )
 
     def unclean_bytes(self, key: TopicPartition) -> int:

@@ -21,13 +21,16 @@ from errno import EIO
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.core.epochs import UNDEFINED_EPOCH, LeaderEpochs
+from barnabas.storage import checksums, epoch_file
+from barnabas.storage.checksums import sum_of
 from barnabas.storage.drop import DropJob
 from barnabas.storage.flush import FlushJob, FlushPoint
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from barnabas.storage.leader_batches import LeaderBatch, whole_batches
+from barnabas.storage.log_left import LogLeft
 from barnabas.storage.log_reader import LogReader, base_offset_of
-from barnabas.storage.names import LEADER_EPOCHS, SEGMENT_FILES, file_name
-from barnabas.storage.recovery import LogLeft, RecoveryReport, load, write_epochs
+from barnabas.storage.names import LEADER_EPOCHS, SEGMENT_FILES, TXN_INDEX, file_name
+from barnabas.storage.recovery import RecoveryReport, load, write_epochs
 from barnabas.storage.replay import index_entry
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment, remove_files
 from barnabas.storage.swap import SwapJob
@@ -148,15 +151,22 @@ class Log(LogReader):
         log_start_offset: int = 0,
         clean: bool,
         was_compacted: bool = False,
+        high_watermark: int | None = None,
+        is_start_known: bool = False,
     ) -> Log:
         """Open the log in an existing folder, or start an empty one there at `log_start_offset`.
 
-        `clean`, `recovery_point`, `log_start_offset` and `was_compacted` are what the checkpoints say. Blocks; see
-        `recovery` for what it does after a crash and `Log.recovery` for what it had to do.
+        From `recovery_point` on all is what the checkpoints say, see `LogLeft`. Blocks; see `recovery` for what it does after
+        a crash and `Log.recovery` for what it had to do.
         """
-        left = LogLeft(recovery_point, log_start_offset, clean, was_compacted)
+        left = LogLeft(
+            recovery_point, log_start_offset, clean, was_compacted, high_watermark, is_start_known
+        )
         loaded = load(disk, directory, config, left, now_ms=now_ms)
-        return cls(disk, directory, config, loaded, now_ms=now_ms, rng=rng)
+        log = cls(disk, directory, config, loaded, now_ms=now_ms, rng=rng)
+        if not clean or loaded.report.rebuilt_indexes:
+            log._write_checksums()
+        return log
 
     def configure(self, config: LogConfig) -> None:
         """Take new settings: they count from the next append."""
@@ -490,6 +500,7 @@ class Log(LogReader):
                 now_ms=now_ms, jitter_ms=self._draw_jitter(),
             )  # fmt: skip
             self._write_snapshot()
+            self._write_checksums()
         except OSError as error:
             self._undo_create(base_offset, error)
             raise
@@ -571,6 +582,21 @@ class Log(LogReader):
             self._names_changes += 1
             self._snapshots.write(self.producers, self.log_end_offset)
 
+    def _write_checksums(self) -> None:
+        """Write down what the small files are; the next flush of names brings it to the medium."""
+        sums = {
+            file_name(segment.base_offset, TXN_INDEX): segment.aborted.sum
+            for segment in self._segments
+            if len(segment.aborted)
+        }
+        sums.update(self._snapshots.sums)
+        if self.epochs.entries:
+            sums[LEADER_EPOCHS] = sum_of(epoch_file.encode(self.epochs.entries))
+        if sums:
+            path = f"{self.directory}/{checksums.FILE_NAME}"
+            self._disk.write_file_atomically(path, checksums.encode(sums), sync=False)
+            self._names_changes += 1
+
     # Dropping from the start
 
     def advance_log_start(self, offset: int) -> list[str]:
@@ -597,6 +623,7 @@ class Log(LogReader):
         self._check_usable()
         if self.epochs.truncate_from_start(self.log_start_offset):
             write_epochs(self._disk, self.directory, self.epochs)
+            self._write_checksums()
             self._names_changes += 1
         paths: list[str] = []
         while (
@@ -759,6 +786,7 @@ class Log(LogReader):
         kept = [segment for segment in self._segments if segment.base_offset not in sources]
         self._segments = tuple(sorted([*kept, job.segment], key=base_offset_of))
         snapshots = [self._snapshots.rename_for_delete(base) for base in sources[1:]]
+        self._write_checksums()
         return job.deleted + [path for path in snapshots if path is not None]
 
     # Flushing
@@ -817,11 +845,10 @@ class Log(LogReader):
         return self._flushing
 
     def _side_files(self) -> tuple[File, ...]:
-        """Name the small files that go with a change of names: the leader epochs come by a rename."""
-        epochs = f"{self.directory}/{LEADER_EPOCHS}"
-        if not self._disk.exists(epochs):
-            return self._snapshots.unsynced
-        return (*self._snapshots.unsynced, self._disk.open(epochs))
+        """Name the small files that go with a change of names: some come by a rename."""
+        paths = [f"{self.directory}/{name}" for name in (LEADER_EPOCHS, checksums.FILE_NAME)]
+        renamed = [self._disk.open(path) for path in paths if self._disk.exists(path)]
+        return (*self._snapshots.unsynced, *renamed)
 
     def _segments_to_sync(self, end_offset: int, *, everything: bool) -> list[Segment]:
         """Name those with records to flush or other changes; the active one only if it is its turn."""
@@ -868,6 +895,9 @@ class Log(LogReader):
             self._check_usable()
             self._active.seal()
             self._write_snapshot()
+            if self.epochs.truncate_from_start(self.log_start_offset):
+                write_epochs(self._disk, self.directory, self.epochs)
+            self._write_checksums()
             if self.log_end_offset:  # what never held a record can be made again
                 self._sync_rest()
         for segment in self._segments:

@@ -232,10 +232,10 @@ class _Check:
 
         Records of the transaction may be gone, to retention, compaction or damage, so that it seems to begin later.
         """
+        if self._transactions.is_patchy or self._place.compacted:
+            return True
         if entry.first_offset > seen.first_offset:
             return False
-        if self._report.holes or self._place.compacted:
-            return True
         begins_before = entry.first_offset < min(seen.first_offset, self._place.base_offset)
         is_first = begins_before or entry.first_offset == seen.first_offset
         return is_first and entry.last_stable_offset <= seen.last_stable_offset

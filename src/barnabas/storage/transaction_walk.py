@@ -27,10 +27,13 @@ class Transactions:
         """Know of none."""
         #: By producer: the first offset, and the producer's epoch.
         self._open: dict[int, tuple[int, int]] = {}
+        #: Some batches are gone: what was seen of a transaction may not be all of it.
+        self.is_patchy = False
 
     def on_batch(self, header: BatchHeader, batch: memoryview) -> AbortedTransaction | None:
         """Note a batch; return the transaction that it aborts, if records of it were seen."""
         if not header.is_control:
+            self.is_patchy = self.is_patchy or not header.record_count
             if header.is_transactional:
                 self._open.setdefault(
                     header.producer_id, (header.base_offset, header.producer_epoch)
@@ -50,6 +53,7 @@ class Transactions:
         self, aborted: Iterable[AbortedTransaction], first_offset: int, last_offset: int
     ) -> list[LostMarker]:
         """End the transactions whose markers were in a hole, by what the index says of them; the markers, in order."""
+        self.is_patchy = True
         markers = []
         for one in sorted(aborted, key=lambda one: one.last_offset):
             if first_offset <= one.last_offset <= last_offset:
