@@ -52,6 +52,10 @@ class MissingDirectory(OSError):
             f"for good, make the file {path}/{ACCEPT_FILE} and start again, and what was on it begins anew, empty",
         )
 
+    def __str__(self) -> str:
+        """Leave out the number of the error, which says nothing."""
+        return str(self.strerror)
+
 
 class Look:
     """One look at the directories of a start, in the light of what the store knows. Making it blocks."""
@@ -70,6 +74,10 @@ class Look:
                     self.accepted.append(path)
             except OSError:
                 continue
+
+    def accept_empty(self) -> None:
+        """Take directories in which there is nothing for new ones."""
+        self.accepted += [path for path, meta in self.found.items() if meta is None]
 
     def check(self, path: str) -> None:
         """Raise MissingDirectory unless this is the directory that is known here, or a new one."""
