@@ -173,22 +173,22 @@ class ZooKeeperClient(LoopClient):
     def __init__(self, zookeeper):
         server, slash, root = zookeeper.partition("/")
         self._server = server
-        self._proxy = TcpProxy(server)
+        self.proxy = TcpProxy(server)
         super().__init__(
             lambda loop: ZooKeeperStore(
-                loop, self._proxy.address + slash + root, session_timeout_ms=SESSION_TIMEOUT_MS
+                loop, self.proxy.address + slash + root, session_timeout_ms=SESSION_TIMEOUT_MS
             )
         )
 
     def close(self):
         super().close()
-        self._proxy.close()
+        self.proxy.close()
 
     def cut(self):
-        self._proxy.cut()
+        self.proxy.cut()
 
     def mend(self):
-        self._proxy.mend()
+        self.proxy.mend()
 
     def expire(self):
         """End the session from another client that claims to be this one."""
@@ -198,13 +198,13 @@ class ZooKeeperClient(LoopClient):
         twin.close()
 
     def lose_reply_to(self, *operations, seen_by):
-        self._proxy.swallow_replies()
+        self.proxy.swallow_replies()
         outcome = self.begin("commit", operations)
         calls = seen_by.watch(operations[-1].path)
         if seen_by.read(operations[-1].path) is None:
             seen_by.wait(lambda: calls)
-        self._proxy.cut()
-        self._proxy.mend()
+        self.proxy.cut()
+        self.proxy.mend()
         return outcome
 
 

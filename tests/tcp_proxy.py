@@ -13,6 +13,7 @@ class TcpProxy:
         self._target = (host, int(port))
         self._lock = threading.Lock()
         self._sockets = set()
+        self._clients = set()
         self._swallows = False
         self._port = 0
         self._listener = None
@@ -27,6 +28,7 @@ class TcpProxy:
         with self._lock:
             # A shutdown wakes the thread that waits in accept or recv; closing alone would not.
             sockets, self._sockets = {self._listener, *self._sockets}, set()
+            self._clients = set()
         for one in sockets:
             _close(one)
 
@@ -41,6 +43,13 @@ class TcpProxy:
         """Let the server hear the client and not the other way round, until `mend` after `cut`."""
         self._swallows = True
 
+    def inject_replies(self, data):
+        """Send bytes to every client that no server sent."""
+        with self._lock:
+            clients = list(self._clients)
+        for client in clients:
+            client.sendall(data)
+
     def close(self):
         self.cut()
 
@@ -51,6 +60,7 @@ class TcpProxy:
                 server = socket.create_connection(self._target)
                 with self._lock:
                     self._sockets |= {client, server}
+                    self._clients.add(client)
                 for pair in ((client, server, False), (server, client, True)):
                     threading.Thread(target=self._pump, args=pair, daemon=True).start()
 

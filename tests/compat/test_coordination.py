@@ -305,6 +305,45 @@ def test_a_reply_that_is_lost_leaves_the_outcome_unknown_and_reading_tells(make)
     assert [event[0] for event in client.events][:2] == ["connected", "suspended"]
 
 
+@shared
+def test_every_commit_is_accounted_for(make):
+    """Connections break at any moment: what is told is true, and the order of the commits is kept."""
+    client, other = make(), make()
+    client.follow_session()
+    client.commit(Create("/n"))
+    names, outcomes, ways = [], [], ["cut", "lose", "expire"] * 2
+    for way in ways:
+        for _ in range(8):
+            names.append(f"/n/{len(names):03d}")
+            outcomes.append(client.begin("commit", [Create(names[-1])]))
+            names.append(f"/n/{len(names):03d}")
+            outcomes.append(client.begin("commit", [SetData("/n", b""), Create(names[-1])]))
+        count = len(client.events)
+        if way == "cut":
+            client.cut()
+            client.wait(lambda count=count: len(client.events) > count)
+            client.mend()
+        elif way == "lose":
+            client.wait(
+                lambda: all(outcomes)
+            )  # commits go one after another: this one must be on its way
+            name = f"/n/{len(names):03d}"
+            names.append(name)
+            outcomes.append(client.lose_reply_to(Create(name), seen_by=other))
+        else:
+            client.expire()
+        client.wait(lambda count=count: "connected" in [e[0] for e in client.events[count:]])
+    there = []
+    for name, outcome in zip(names, outcomes, strict=True):
+        client.wait(lambda outcome=outcome: outcome)
+        error = outcome[0][1]
+        found = other.read(name)
+        assert error is None or isinstance(error, NotConnected | OutcomeUnknown)
+        assert isinstance(error, OutcomeUnknown) or (found is not None) == (error is None), name
+        there += [found.created] if found else []
+    assert there == sorted(there)
+
+
 # Watches
 
 

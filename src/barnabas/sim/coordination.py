@@ -204,11 +204,15 @@ class SimCoordination:
             self._waiting.append(request)
         elif isinstance(request, _Read):
             self._reads[request] = None
-            self._book(self._delay_us(), request.label, lambda: self._look(request))
+            self._send(request.label, lambda: self._look(request))
         else:
             self._under_way.append(request)
             if len(self._under_way) == 1:
-                self._book(self._delay_us(), "commit", self._commit_next)
+                self._send("commit", self._commit_next)
+
+    def _send(self, label: str, call: Callable[[], None]) -> None:
+        if self._is_connected:  # else it goes into nothing, and that will be noticed
+            self._book(self._delay_us(), label, call)
 
     def _look(self, request: _Read) -> None:
         found = request.look()

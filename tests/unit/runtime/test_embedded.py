@@ -1,8 +1,10 @@
 """The store of a single node: all or nothing, in order, there again after it was closed, and never stuck."""
 
+import sqlite3
+
 import pytest
 
-from barnabas.ports import CoordinationError, Create, Delete, SetData, ZNode
+from barnabas.ports import Check, CoordinationError, Create, Delete, SetData, ZNode
 from barnabas.runtime.embedded import EmbeddedStore
 from barnabas.runtime.loop import Loop
 
@@ -114,3 +116,26 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(OSError, match="coordination store"):
         EmbeddedStore(loop, str(tmp_path / "nowhere" / "store.db"))
     loop.close()
+
+
+def test_a_store_of_the_first_form_gets_parents_and_goes_on(tmp_path):
+    old = sqlite3.connect(tmp_path / "store.db")
+    old.execute(
+        "create table znode (path text primary key, data blob not null, version integer not null) without rowid"
+    )
+    rows = [("/a/b/c", b"1", 3), ("/a/b/d", b"2", 0), ("/x", b"3", 1)]
+    old.executemany("insert into znode values (?, ?, ?)", rows)
+    old.commit()
+    old.close()
+    for _ in range(2):
+        store = Opened(tmp_path / "store.db")
+        found = {path: (node.data, node.version) for path, node in store.read("/").items()}
+        assert found == {
+            "/": (b"", 0), "/a": (b"", 0), "/a/b": (b"", 0), "/a/b/c": (b"1", 3), "/a/b/d": (b"2", 0), "/x": (b"3", 1),
+        }  # fmt: skip
+        assert store.commit_all([Create("/a/b/e"), Delete("/a/b/e"), Check("/a/b/c", 3)]) == [None]
+        store.close()
+
+
+def test_a_lone_node_may_commit_more_than_zookeeper_takes(opened):
+    assert opened.commit_all([Create(f"/n/{n}", b"x" * 1000) for n in range(2000)]) == [None]
