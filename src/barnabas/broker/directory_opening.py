@@ -47,10 +47,15 @@ def take_all(node: Node, cluster_id: str) -> Ids:
     return ids
 
 
-def open_all(node: Node, ids: Ids) -> Opened:
-    """Open those that can be used; OSError if there is none. Blocks."""
+def open_all(node: Node, ids: Ids, *, may_be_empty: bool = False) -> Opened:
+    """Open those that can be used; OSError if there is none. Blocks.
+
+    Those that are known `may_be_empty` where others have what was in them: a new machine takes a dead one's place.
+    """
     node.directories = _directories(node)
     look = Look(node.world.disk, ids, [directory.path for directory in node.directories])
+    if may_be_empty:
+        look.accept_empty()
     contents: Found = []
     for directory in node.directories:
         try:
@@ -119,7 +124,8 @@ def _is_any_missing(node: Node) -> bool:
     return any(
         node.placement.get(TopicPartition(topic.name, index)) is None
         for topic in node.topics.by_name.values()
-        for index in range(len(topic.partitions))
+        for index, partition in enumerate(topic.partitions)
+        if node.broker_id in partition.replicas
     )
 
 

@@ -23,13 +23,17 @@ from barnabas.broker import (
 )
 from barnabas.model.cluster import Partition
 from barnabas.model.ids import TopicId, TopicPartition, topic_id_text
+from barnabas.ports import CoordinationError
 from barnabas.storage.directory import partition_of_future
 from barnabas.storage.meta_properties import check_owner
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from barnabas.broker.adoption import Adoption
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Task
+    from barnabas.model.cluster import Topic
     from barnabas.ports import Operation
 
 log = logging.getLogger(__name__)
@@ -40,7 +44,7 @@ def start(node: Node) -> Task[None]:
     world = node.world
     tree = yield lambda done: world.coordination.read_tree("/", done)
     if znodes.read_cluster_id(tree) is None:
-        yield from _found_cluster(node)
+        yield from _found_cluster(node) if node.is_lone else _name_cluster(node)
         tree = yield lambda done: world.coordination.read_tree("/", done)
     cluster_id = znodes.read_cluster_id(tree)
     assert cluster_id is not None
@@ -50,7 +54,9 @@ def start(node: Node) -> Task[None]:
     node.producer_ids.load(znodes.read_producer_id_block(tree))
     topics = znodes.read_topics(tree)
     ids = known_directories.read_ids(tree, node.broker_id)
-    opened = yield partial(world.background.run, partial(directory_opening.open_all, node, ids))
+    may_be_empty = not node.is_lone and not _is_relied_on(node, topics)
+    opening = partial(directory_opening.open_all, node, ids, may_be_empty=may_be_empty)
+    opened = yield partial(world.background.run, opening)
     for topic in topics:
         node.topics.put(topic)
     yield partial(world.background.run, partial(folders.sort_out, node, opened.contents))
@@ -101,6 +107,23 @@ def _found_cluster(node: Node) -> Task[None]:
     yield partial(world.coordination.commit, operations)
     for topic in adoption.topics:
         log.info("adopted topic %s with %d partitions", topic.name, len(topic.partitions))
+
+
+def _name_cluster(node: Node) -> Task[None]:
+    """Give a new cluster its id; another broker may be faster, and then its id counts."""
+    cluster_id = topic_id_text(TopicId(topic_creation.new_id(node)))
+    try:
+        yield partial(node.world.coordination.commit, [znodes.cluster_id_operation(cluster_id)])
+    except CoordinationError as refusal:
+        if refusal.kind != "NODE_EXISTS":
+            raise
+
+
+def _is_relied_on(node: Node, topics: Iterable[Topic]) -> bool:
+    """Tell whether this broker might be elected for what it has: with an empty log it would take records from the others."""
+    return any(
+        node.broker_id in partition.in_sync for topic in topics for partition in topic.partitions
+    )
 
 
 def _raise_epochs(node: Node) -> Task[None]:
