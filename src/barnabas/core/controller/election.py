@@ -7,6 +7,7 @@ written.
 |---------------------|-----------------------------------------------------------------------------------------------|
 | some                | they are the in-sync set; the leader stays if it is among them, else the first in replica order  |
 | only shutting down  | the same, with them: they lead until they are gone                                            |
+| only just restarted | the same, with them and a new epoch: they may lack what was not on disk, but nobody has more   |
 | none, unclean       | the first replica at work leads, alone in sync: records may be lost                           |
 | none                | nobody leads; the in-sync set is kept, as one of them must come back                          |
 
@@ -51,7 +52,8 @@ def decide_leadership(
     leader, in_sync, is_unclean = _elect(partition, told.replicas, cluster)
     assert leader == NO_LEADER or leader in in_sync
     assert in_sync
-    if (leader, in_sync) == (now.leader, now.in_sync) and told == partition.told:
+    is_same = (leader, in_sync) == (now.leader, now.in_sync) and leader not in partition.fenced
+    if is_same and told == partition.told:
         return None
     leadership = Leadership(leader, now.leader_epoch + 1, in_sync, controller_epoch)
     return Decision(leadership, settling, is_unclean)
@@ -99,7 +101,11 @@ def _elect(
 ) -> tuple[int, Replicas, bool]:
     staying = tuple(r for r in partition.in_sync if r in replicas)
     serving = tuple(r for r in staying if cluster.is_serving(r, partition))
-    in_sync = tuple(r for r in serving if r not in cluster.shutting_down) or serving
+    in_sync = (
+        tuple(r for r in serving if r not in cluster.shutting_down)
+        or serving
+        or tuple(r for r in staying if cluster.is_reachable(r, partition))
+    )
     if in_sync:
         return _choose(partition, replicas, in_sync), in_sync, False
     if partition.election is ElectionType.UNCLEAN or cluster.allows_unclean(partition.id.topic):

@@ -74,11 +74,9 @@ class Progress:
         if partition.id in self._writing:
             return
         decision = decide_leadership(partition, self._view, self._controller_epoch)
-        if decision is None and partition.fenced:
-            partition.fenced.clear()
-            decision = decide_leadership(partition, self._view, self._controller_epoch)
         partition.election = None
         if decision is None:
+            partition.fenced.clear()
             return
         write = StateWrite(
             partition.id,

@@ -95,7 +95,7 @@ class PartitionView:
     told: Assignment | None = None
     #: The next assignment of a move, once a leadership that fits it is written: what leaves is being stopped.
     settling: Assignment | None = None
-    #: Brokers that went away since the last decision: dead for the next one, even if they are back.
+    #: Brokers that went away since the last decision: for the next one they come after all others, even if they are back.
     fenced: set[int] = field(default_factory=set)
     #: Replicas whose log directory failed.
     offline: set[int] = field(default_factory=set)

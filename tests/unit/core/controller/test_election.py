@@ -66,6 +66,11 @@ def decide(partition, cluster):
         # Its directory failed, or it went away and came back: as if dead.
         (partition_of(offline={1}), cluster_of(1, 2, 3), (2, (2, 3), False)),
         (partition_of(fenced={1}), cluster_of(1, 2, 3), (2, (2, 3), False)),
+        # Unless nobody else is in sync: then with a new epoch, before anybody who would lose more.
+        (partition_of(1, (1,), fenced={1}), cluster_of(1, 2, unclean=True), (1, (1,), False)),
+        (partition_of(1, (1, 2), fenced={1, 2}), cluster_of(1, 2), (1, (1, 2), False)),
+        (partition_of(1, (1, 2), fenced={1, 2}), cluster_of(2), (2, (2,), False)),
+        (partition_of(-1, (1,), fenced={1}), cluster_of(2), None),
         # Nobody in sync is left: nobody leads, and nobody is forgotten.
         (partition_of(1, (1, 2)), cluster_of(3), (-1, (1, 2), False)),
         (partition_of(-1, (1, 2)), cluster_of(3), None),
