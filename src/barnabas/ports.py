@@ -281,7 +281,8 @@ class Coordination(Protocol):
 
     Answers come through `done` on the thread of decision, never before the call returns. What is asked while there
     is no connection waits for one, as long as a session lasts without contact, then fails with NotConnected; an expired
-    session fails what was asked in it. Reads see every commit that was answered before they were asked.
+    session fails what was asked in it. Reads see every commit that was answered before they were asked, and no answer
+    shows an older state than the one before it (`read_tree` may: it takes several steps).
     """
 
     def read_tree(

@@ -221,7 +221,7 @@ class SimCoordination:
             del self._reads[request]
             self._deliver(lambda: request.done(found, None))
 
-        self._book(self._delay_us(), f"{request.label} done", answer)
+        self._book_answer(f"{request.label} done", answer)
 
     def _commit_next(self) -> None:
         self._do_first()
@@ -229,11 +229,15 @@ class SimCoordination:
             self._loses_reply = False
             self.cut(at_once=True)
             return
-        now_us = self._scheduler.now_us
-        self._answered_until_us = max(self._answered_until_us, now_us + self._delay_us())
-        self._book(self._answered_until_us - now_us, "commit done", self._answer_commit)
+        self._book_answer("commit done", self._answer_commit)
         if self._under_way:
             self._book(self._delay_us(), "commit", self._commit_next)
+
+    def _book_answer(self, label: str, call: Callable[[], None]) -> None:
+        """Answer later, but in the order in which the store did its work: nobody hears old news after newer ones."""
+        now_us = self._scheduler.now_us
+        self._answered_until_us = max(self._answered_until_us, now_us + self._delay_us())
+        self._book(self._answered_until_us - now_us, label, call)
 
     def _do_first(self) -> None:
         assert self._session is not None
