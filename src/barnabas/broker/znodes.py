@@ -189,15 +189,21 @@ def _read_topic(name: str, tree: Mapping[str, ZNode]) -> Topic:
     return Topic(name, topic_id_from_text(content["topic_id"]), partitions, overrides)
 
 
-def read_producer_id_block(tree: Mapping[str, ZNode]) -> int:
-    """Return the first id that no block has covered yet."""
-    node = tree.get(PRODUCER_IDS)
-    return 0 if node is None else int(json.loads(node.data)["block_end"]) + 1
+def next_producer_id_block(broker: int, found: ZNode | None) -> tuple[int, Operation]:
+    """Take the block behind those that `found` tells of: its first id, and how to write it down if nobody else was faster."""
+    if found is None:
+        return 0, first_producer_id_block(broker, 0)
+    start = int(json.loads(found.data)["block_end"]) + 1
+    return start, SetData(PRODUCER_IDS, _producer_id_block(broker, start), found.version)
 
 
-def producer_id_block_operations(broker: int, start: int, *, exists: bool) -> list[Operation]:
-    """Take the block that starts at this id."""
+def first_producer_id_block(broker: int, start: int) -> Operation:
+    """Write down the first block of a store."""
+    return Create(PRODUCER_IDS, _producer_id_block(broker, start))
+
+
+def _producer_id_block(broker: int, start: int) -> bytes:
     end = start + PRODUCER_ID_BLOCK - 1
-    data = {"version": 1, "broker": broker, "block_start": str(start), "block_end": str(end)}
-    write = SetData if exists else Create
-    return [write(PRODUCER_IDS, _encode(data))]
+    return _encode(
+        {"version": 1, "broker": broker, "block_start": str(start), "block_end": str(end)}
+    )
