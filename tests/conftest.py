@@ -11,3 +11,5 @@ from hypothesis import settings
 settings.register_profile("same", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile("explore" if os.environ.get("BARNABAS_EXPLORE") else "same")
+
+pytest_plugins = ["zookeeper_kit"]

@@ -34,13 +34,15 @@ def open_log(disk, settings=None, **left):
     return Log.open(disk, DIRECTORY, settings or config(), **left)
 
 
-def batch_of(count=1, *, timestamp=NOW, size=10, codec=Codec.NONE, producer=None, step=0):
+def batch_of(
+    count=1, *, timestamp=NOW, size=10, codec=Codec.NONE, producer=None, step=0, attributes=0
+):
     """Build a batch as a client sends it: offsets from 0."""
     records = [
         Record(number, timestamp + number * step, None, b"%d" % number * size)
         for number in range(count)
     ]
-    return build(records, codec=codec, producer=producer or Producer())
+    return build(records, codec=codec, producer=producer or Producer(), attributes=attributes)
 
 
 def append(log, batch=None, *, epoch=0, now_ms=NOW, **shape):

@@ -65,6 +65,18 @@ def kafka_lib(version: str) -> Path | None:
 
 
 @functools.cache
+def zookeeper_lib(version: str = "3.9.5") -> Path | None:
+    """The folder with ZooKeeper's server, with what its pom leaves to whoever runs it."""
+    wanted = [
+        ("org.apache.zookeeper", "zookeeper", version),
+        ("io.dropwizard.metrics", "metrics-core", "4.1.12.1"),
+        ("org.xerial.snappy", "snappy-java", "1.1.10.5"),
+        ("org.slf4j", "slf4j-simple", "2.0.13"),
+    ]
+    return _fetched(f"zookeeper-{version}", wanted)
+
+
+@functools.cache
 def kafka_streams_lib(version: str) -> Path | None:
     """The folder with Kafka Streams, the clients that it was released with, and RocksDB."""
     wanted = [("org.apache.kafka", "kafka-streams", version)]

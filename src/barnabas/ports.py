@@ -7,7 +7,7 @@ on the one thread of decision unless its docstring says otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -167,15 +167,26 @@ class ZNode:
     """What the coordination store holds at one path."""
 
     data: bytes
+    #: How often the data was replaced.
     version: int
+    #: The store's transaction that created it: rises from each creation to the next (ZooKeeper's czxid).
+    created: int = 0
+    #: The session at whose end it vanishes; 0 if it stays.
+    owner: int = 0
 
 
 @dataclass(slots=True, frozen=True)
 class Create:
-    """Create a path; its parents are made as needed. Fails with NODE_EXISTS if it is there."""
+    """Create a path; its parents are made as needed, empty and lasting. Fails with NODE_EXISTS if it is there.
+
+    An `ephemeral` one vanishes with the session and can have no children (NO_CHILDREN_FOR_EPHEMERALS). A
+    `sequential` one gets ten digits at the end of its name that rise from one to the next under the same parent.
+    """
 
     path: str
     data: bytes = b""
+    ephemeral: bool = False
+    sequential: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -189,40 +200,127 @@ class SetData:
 
 @dataclass(slots=True, frozen=True)
 class Delete:
-    """Delete a path and all below it. Fails with NO_NODE or BAD_VERSION."""
+    """Delete a path and all below it. Fails with NO_NODE or BAD_VERSION (the version is that of `path` alone).
+
+    What lies below was not made by the same commit. More than 2,000 paths do not go in one step: those below are
+    deleted first, under the commit's Checks, and a crash in between leaves `path` itself for another try.
+    """
 
     path: str
     version: int = -1
 
 
-Operation = Create | SetData | Delete
+@dataclass(slots=True, frozen=True)
+class Check:
+    """Change nothing, but let the commit fail unless the path has this version (-1: any) when it happens."""
+
+    path: str
+    version: int = -1
+
+
+Operation = Create | SetData | Delete | Check
+
+#: What one commit may hold, counted by `operation_size`: ZooKeeper takes no request above 1 MiB. The store of a
+#: lone node takes any.
+COMMIT_SIZE_MAX: Final = 900_000
+
+
+def operation_size(operation: Operation) -> int:
+    """Return about how many bytes an operation takes on its way to ZooKeeper."""
+    data = operation.data if isinstance(operation, Create | SetData) else b""
+    return 80 + len(operation.path) + len(data)
 
 
 class CoordinationError(Exception):
     """An operation was refused and nothing was done. `kind` is ZooKeeper's word for it."""
 
     def __init__(self, kind: str, path: str) -> None:
-        """Remember the kind (NODE_EXISTS, NO_NODE, BAD_VERSION) and the path."""
+        """Remember the kind and the path.
+
+        Kinds: NODE_EXISTS, NO_NODE, BAD_VERSION, NO_CHILDREN_FOR_EPHEMERALS, NOT_EMPTY (others keep adding to what is
+        to be deleted), TOO_LARGE (see COMMIT_SIZE_MAX).
+        """
         super().__init__(f"{kind}: {path}")
         self.kind = kind
         self.path = path
 
 
+class NotConnected(OSError):
+    """Nothing was done: the store could not be reached in time, or the session expired before it was asked."""
+
+
+class OutcomeUnknown(OSError):
+    """The connection was lost with the commit under way: it was done whole, or not at all.
+
+    What is read after this was told shows which, and does not change any more.
+    """
+
+
+class Watch(Protocol):
+    """An interest in a path."""
+
+    def cancel(self) -> None:
+        """Do not call any more."""
+
+
+class SessionListener(Protocol):
+    """Who is told how the session with the store fares."""
+
+    def on_connected(self, session_id: int, *, is_new: bool) -> None:
+        """Hear of a connection: the first one of a session, or the same session again after `on_suspended`."""
+
+    def on_suspended(self) -> None:
+        """Hear that the connection is lost. The session may live on; only the store knows."""
+
+    def on_expired(self) -> None:
+        """Hear that the session is over and its ephemeral paths are gone. A new session is sought without being asked."""
+
+
 class Coordination(Protocol):
     """The small shared memory of a cluster: ZooKeeper, or a stand-in on one node.
 
-    Answers come through `done` on the thread of decision, never before the call returns.
+    Answers come through `done` on the thread of decision, never before the call returns. What is asked while there
+    is no connection waits for one, as long as a session lasts without contact, then fails with NotConnected; an expired
+    session fails what was asked in it. Reads see every commit that was answered before they were asked, and no answer
+    shows an older state than the one before it (`read_tree` may: it takes several steps).
     """
 
     def read_tree(
         self, path: str, done: Callable[[Mapping[str, ZNode], BaseException | None], None]
     ) -> None:
-        """Answer with every path at or below `path`; empty if there is none."""
+        """Answer with every path at or below `path`; empty if there is none.
+
+        One path after another, not one moment: what changes meanwhile is there in part.
+        """
+
+    def read(self, path: str, done: Callable[[ZNode | None, BaseException | None], None]) -> None:
+        """Answer with what stands at `path`; None if nothing does."""
+
+    def read_children(
+        self, path: str, done: Callable[[Sequence[str] | None, BaseException | None], None]
+    ) -> None:
+        """Answer with the names right below `path`, sorted; None if it is not there."""
 
     def commit(
-        self, operations: Sequence[Operation], done: Callable[[None, BaseException | None], None]
+        self,
+        operations: Sequence[Operation],
+        done: Callable[[Sequence[str], BaseException | None], None],
     ) -> None:
-        """Do all or none, durably, in order with other commits; a refusal is a CoordinationError."""
+        """Do all or none, durably, in order with other commits of this node.
+
+        The answer is the path of each operation, those of sequential ones with their number. Errors: a
+        CoordinationError or NotConnected: nothing was done; OutcomeUnknown: read what became of it.
+        """
+
+    def watch(self, path: str, changed: Callable[[], None]) -> Watch:
+        """Have `changed` called whenever `path`, or the list of its children, may have changed since this call.
+
+        Several changes may make one call, and a call may come for no change, as after every reconnection; but who
+        reads after this call and again after each call of `changed` ends with what is there.
+        """
+
+    def on_session(self, listener: SessionListener) -> None:
+        """Tell the listener from now on, first of the connection if there is one."""
 
 
 class Link(Protocol):

@@ -1,5 +1,6 @@
 """F10: a disk that fails beside one that does not. Its directory goes offline, visibly; the other serves on."""
 
+import contextlib
 import subprocess
 
 import pytest
@@ -71,6 +72,40 @@ def test_a_disk_that_is_read_only_when_the_broker_starts(disks):
         assert produce_all(client) == [0, 0, 0, 0]
         assert [len(client.read_all("t", index)) for index in range(4)] == [3, 2, 3, 2]
         assert broker.terminate() == 0
+
+
+def test_a_disk_that_is_not_mounted_when_the_broker_starts(disks):
+    with start(disks) as broker, RawClient(broker.bootstrap) as client:
+        assert client.create_topic("t", partitions=4).error_code == 0
+        assert produce_all(client) == [0, 0, 0, 0]
+        assert broker.terminate() == 0
+    # What is seen then is the empty folder below.
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(disks[1])], check=True)
+    try:
+        with start(disks) as broker, RawClient(broker.bootstrap) as client:
+            assert directories(client) == [0, FAILED]
+            assert produce_all(client) == [0, FAILED, 0, FAILED]
+            assert f"{disks[1] / 'logs'} has no meta.properties" in broker.log
+            assert broker.terminate() == 0
+        assert [path.name for path in (disks[1] / "logs").iterdir()] == [".lock"]
+    finally:
+        subprocess.run(["umount", str(disks[1])], check=True)
+    with start(disks) as broker, RawClient(broker.bootstrap) as client:
+        assert produce_all(client) == [0, 0, 0, 0]
+        assert [len(client.read_all("t", index)) for index in range(4)] == [3, 2, 3, 2]
+        assert broker.terminate() == 0
+
+
+def test_a_full_disk_beside_one_with_room(disks):
+    with start(disks) as broker, RawClient(broker.bootstrap) as client:
+        with contextlib.suppress(OSError), (disks[1] / "filler").open("wb", buffering=0) as filler:
+            while True:
+                filler.write(bytes(4096))
+        assert client.create_topic("t", partitions=4).error_code == 0
+        assert produce_all(client) == [0, 0, 0, 0]
+        assert directories(client) == [0, 0]
+        assert broker.terminate() == 0
+    assert not list((disks[1] / "logs").glob("t-*"))
 
 
 def test_a_directory_that_is_no_directory_when_the_broker_starts(tmp_path):

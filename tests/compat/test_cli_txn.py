@@ -82,27 +82,32 @@ def test_what_is_not_there(tool, name):
     assert "no duration" in tool("txn", "list", "--longer-than", "soon", code=2).said
 
 
+def let_hang(bootstrap, topic):
+    """Begin a transaction that no coordinator knows, an hour ago, on a broker that does not verify them."""
+    old_ms = time.time_ns() // 1_000_000 - 3_600_000
+    batch = build(
+        [Record(0, old_ms, None, b"v")], attributes=TRANSACTIONAL, producer=Writer(4711, 0, 0)
+    )
+    data = PartitionProduceData(index=0, records=bytes(batch))
+    request = ProduceRequest(
+        transactional_id=topic,
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData(name=topic, partition_data=[data])],
+    )
+    client = WireClient(bootstrap)
+    answer = client.ask(request, 11).responses[0].partition_responses[0]
+    client.close()
+    assert answer.error_code == 0
+
+
 def test_a_transaction_that_hangs_is_found_and_ended(tmp_path, name):
     """One that a broker without the check let in."""
     settings = ("--set", "transaction.partition.verification.enable=false")
     with Running("--data-dir", tmp_path / "data", "--listen", "127.0.0.1:0", *settings) as running:
         tool = Tool(running.ready[0], tmp_path)
         tool("topic", "create", name)
-        old_ms = time.time_ns() // 1_000_000 - 3_600_000
-        batch = build(
-            [Record(0, old_ms, None, b"v")], attributes=TRANSACTIONAL, producer=Writer(4711, 0, 0)
-        )
-        data = PartitionProduceData(index=0, records=bytes(batch))
-        request = ProduceRequest(
-            transactional_id=name,
-            acks=-1,
-            timeout_ms=1000,
-            topic_data=[TopicProduceData(name=name, partition_data=[data])],
-        )
-        client = WireClient(running.ready[0])
-        answer = client.ask(request, 11).responses[0].partition_responses[0]
-        client.close()
-        assert answer.error_code == 0
+        let_hang(running.ready[0], name)
         assert tool("txn", "find-hanging", "--older-than", "2h").returncode == 0
         (hanging,) = tool.json("txn", "find-hanging", code=1)
         assert (hanging["topic"], hanging["transaction_start"]) == (name, 0)

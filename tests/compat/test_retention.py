@@ -6,7 +6,7 @@ import pytest
 from compat.apache_kafka import Kafka
 from compat.test_cli import Tool
 from compat.wire_client import WireClient
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -166,3 +166,57 @@ def test_both_keep_the_same_segments(kafka, tmp_path):
                 side.wait_for(topic, bases)
             assert ours.bounds(topic) == theirs.bounds(topic) == (bases[0], 5 * len(ages_ms))
         assert ours.show() == theirs.show()
+
+
+class OpenTransaction:
+    """A producer that has written records of several ages in one transaction, and not ended it."""
+
+    def __init__(self, side, topic, ages_ms):
+        held_back = {**ROLLS, "retention.ms": "-1"}
+        side.admin.create_topics([NewTopic(topic, 1, config=held_back)])[topic].result()
+        self.side, self.topic = side, topic
+        self.producer = Producer({"bootstrap.servers": side.bootstrap, "transactional.id": topic})
+        self.producer.init_transactions(PATIENCE_S)
+        self.producer.begin_transaction()
+        for age_ms in ages_ms:
+            for number in range(5):
+                timestamp = side.now_ms - age_ms
+                self.producer.produce(topic, str(number), partition=0, timestamp=timestamp)
+            assert self.producer.flush(PATIENCE_S) == 0
+
+    def stable_end(self):
+        asked = {TopicPartition(self.topic, 0): OffsetSpec.latest()}
+        answer = self.side.admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+        return [future.result().offset for future in answer.values()]
+
+    def committed(self):
+        """The offsets of all that a reader of committed records finds."""
+        settings = {"group.id": "g", "auto.offset.reset": "earliest", "enable.partition.eof": True}
+        reader = Consumer({"bootstrap.servers": self.side.bootstrap, **settings})
+        reader.assign([TopicPartition(self.topic, 0, 0)])
+        found = []
+        while (message := reader.poll(PATIENCE_S)).error() is None:
+            found.append(message.offset())
+        reader.close()
+        return found
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_an_open_transaction_keeps_no_segment_and_its_end_counts_for_the_rest(
+    kafka, tmp_path, is_commit
+):
+    now_ms = time.time_ns() // 1_000_000
+    topic = f"open-{is_commit}"
+    with barnabas.Broker(data_dir=str(tmp_path / "data"), settings=OFTEN) as broker:
+        theirs = Side(kafka.address, kafka.data, now_ms, tmp_path)
+        ours = Side(broker.bootstrap, tmp_path / "data", now_ms, tmp_path)
+        for side in (theirs, ours):
+            ages_ms = [3 * HOUR_MS, 2 * HOUR_MS, 60_000, 30_000]
+            transaction = OpenTransaction(side, topic, ages_ms)
+            side.let_go(topic, ROLLS)
+            side.wait_for(topic, [10, 15])
+            assert transaction.stable_end() == [10]
+            producer = transaction.producer
+            (producer.commit_transaction if is_commit else producer.abort_transaction)(PATIENCE_S)
+            assert transaction.committed() == (list(range(10, 20)) if is_commit else [])
+            assert transaction.stable_end() == [21]

@@ -37,8 +37,8 @@ NOW = 1_700_000_000_000
 OTHER_ID = bytes(range(16))
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-#: Kafka looks at each record and lists those at fault; where the log starts means nothing beside an error.
-BESIDE_AN_ERROR = ("log_start_offset", "record_errors")
+#: Kafka looks at each record and lists those at fault.
+BESIDE_AN_ERROR = ("record_errors",)
 BAD_NAMES = ["", ".", "..", "a b", "a/b", "é", "x" * 250]
 
 
@@ -211,10 +211,38 @@ def test_produce_compacted_without_key(both, topic_name):
     both.ask(produce_request(topic_name, 0, batch_of(2)), 9, allowed=BESIDE_AN_ERROR)
 
 
+def test_where_the_log_starts_is_told_beside_errors_of_the_log(both, topic):
+    append(both, topic, batch_of(5, producer=Producer(424242, 1, 0)))
+    cut = delete_records.DeleteRecordsPartition(partition_index=0, offset=3)
+    topics = [delete_records.DeleteRecordsTopic(name=topic, partitions=[cut])]
+    both.ask(delete_records.DeleteRecordsRequest(topics=topics, timeout_ms=TIMEOUT_MS), 2)
+    good = bytes(batch_of(2))
+    of_log = [
+        batch_of(1, producer=Producer(424242, 1, 9)),
+        batch_of(1, producer=Producer(424242, 0, 0)),
+        batch_of(1, producer=Producer(424242, -1, 0)),
+        batch_of(1, producer=Producer(424242, 1, -1)),
+        batch_of(1, timestamp=NOW * 2),
+        batch_of(1, attributes=0x20),
+        signed(good[:57] + (3).to_bytes(4) + good[61:]),
+        (5).to_bytes(8) + good[8:],
+    ]
+    for records in of_log:
+        answer = both.ask(produce_request(topic, 0, records), 9, allowed=BESIDE_AN_ERROR)
+        assert answer.responses[0].partition_responses[0].log_start_offset == 3
+    for records in (good + good, good[:-1] + b"x", b"", good[:16] + b"\x01" + good[17:]):
+        answer = both.ask(produce_request(topic, 0, records), 9)
+        assert answer.responses[0].partition_responses[0].log_start_offset == -1
+    unknown_codec = signed(good[:22] + b"\x05" + good[23:])
+    both.ask(produce_request(topic, 0, unknown_codec), 9, allowed=("error_code",))
+    both.ask(produce_request(topic, 0, batch_of(1, size=2_000_000)), 9)
+    both.ask(produce_request(topic, 0, batch_of(1, attributes=0x10)), 9)
+
+
 def test_produce_sequences(both, topic):
     def ask(sequence, count=1, epoch=0, producer_id=424242, index=0):
         records = batch_of(count, producer=Producer(producer_id, epoch, sequence))
-        both.ask(produce_request(topic, index, records), 9, allowed=BESIDE_AN_ERROR)
+        both.ask(produce_request(topic, index, records), 9)
 
     ask(0)
     ask(0)

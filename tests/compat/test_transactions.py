@@ -7,7 +7,8 @@ import uuid
 import aiokafka
 import kafka
 import pytest
-from compat.conftest import shared_broker
+from compat.conftest import running_broker, shared_broker
+from compat.test_cli_txn import let_hang
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -90,6 +91,50 @@ def test_kafkas_tools_see_an_open_transaction(kafka_tool, address, topic, releas
     producers = tool("describe-producers", "--topic", topic, "--partition", "1").splitlines()
     assert [line.split()[0] for line in producers[1:]] == [found[2]]
     producer.abort_transaction(TIMEOUT_S)
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("release", ["4.3.1", "3.9.2"])
+def test_kafkas_tool_finds_a_hanging_transaction_and_ends_it(
+    kafka_tool, tmp_path, topic_name, release
+):
+    with running_broker(tmp_path, "transaction.partition.verification.enable=false") as address:
+        admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+        admin.create_topics([NewTopic(topic_name, 1, 1)])[topic_name].result(TIMEOUT_S)
+
+        def tool(*words):
+            command = f"{TOOLS}.TransactionsCommand"
+            done = kafka_tool(command, "--bootstrap-server", address, *words, release=release)
+            return [line.split() for line in done.stdout.splitlines()]
+
+        def hanging():
+            return [
+                line for line in tool("find-hanging", "--topic", topic_name) if topic_name in line
+            ]
+
+        assert hanging() == []
+        let_hang(address, topic_name)
+        (found,) = hanging()
+        assert found[1:3] == ["0", "4711"]
+        where = ("--topic", topic_name, "--partition", "0", "--start-offset", "0")
+        tool("abort", *where)
+        assert hanging() == []
+        assert read_committed(address, topic_name, 0) == []
+
+
+@pytest.mark.java
+def test_kafkas_tool_terminates_a_transaction_by_its_id(kafka_tool, address, topic):
+    producer = librdkafka(address, topic)
+    producer.begin_transaction()
+    producer.produce(topic, "open", partition=1)
+    producer.flush(TIMEOUT_S)
+    kafka_tool(
+        f"{TOOLS}.TransactionsCommand",
+        *("--bootstrap-server", address, "forceTerminateTransaction", "--transactionalId", topic),
+    )
+    with pytest.raises(KafkaException):
+        producer.commit_transaction(TIMEOUT_S)
+    assert read_committed(address, topic, 1) == []
 
 
 @pytest.mark.java

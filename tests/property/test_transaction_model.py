@@ -211,7 +211,7 @@ class TransactionModel(RuleBasedStateMachine):
         self.host.fail_appends_with = None
         self.host.holds_markers = False
         self.host.write_markers()
-        self.host.advance(self.host.settings.retry_ms)
+        self.host.advance(self.host.settings.retry_max_ms)
 
     @rule()
     def restart(self):

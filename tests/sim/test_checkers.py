@@ -24,7 +24,8 @@ from barnabas.storage.log import Log
 from barnabas.storage.recovery import _Loading
 from barnabas.storage.segment import Segment
 
-SEEDS = 60
+#: The rarest bug planted here shows in one run of fifty.
+SEEDS = 300
 
 pytestmark = pytest.mark.skipif(
     not log_module.__file__.endswith(".py"),
@@ -122,9 +123,9 @@ def test_a_node_that_skips_offsets_is_found(monkeypatch):
 def test_a_node_that_serves_above_its_watermark_is_found(monkeypatch):
     advance, read = PartitionState.on_end_offset, Log.read
 
-    def late(self, broker_id, end_offset):
+    def late(self, end_offset):
         before = self.high_watermark
-        moved = advance(self, broker_id, end_offset)
+        moved = advance(self, end_offset)
         self.high_watermark = max(before, end_offset - 1)
         return moved
 
@@ -140,8 +141,8 @@ def test_a_node_that_serves_above_its_watermark_is_found(monkeypatch):
 def test_a_watermark_that_falls_is_found(monkeypatch):
     advance, calls = PartitionState.on_end_offset, [0]
 
-    def wavering(self, broker_id, end_offset):
-        moved = advance(self, broker_id, end_offset)
+    def wavering(self, end_offset):
+        moved = advance(self, end_offset)
         calls[0] += 1
         if calls[0] % 10 == 0:
             self.high_watermark -= min(3, self.high_watermark)

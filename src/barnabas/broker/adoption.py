@@ -77,7 +77,7 @@ class Adoption:
             operations += znodes.group_config_operations(group_id, settings, exists=False)
         if self.next_producer_id:
             start = max(0, self.next_producer_id - znodes.PRODUCER_ID_BLOCK)
-            operations += znodes.producer_id_block_operations(broker_id, start, exists=False)
+            operations.append(znodes.first_producer_id_block(broker_id, start))
         return operations
 
 

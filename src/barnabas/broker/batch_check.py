@@ -78,6 +78,15 @@ _LEVELS: Final[dict[Codec, Callable[[LogConfig], int | None]]] = {
 }
 
 
+#: What Kafka says before it looks into the log, or about the log itself.
+_NOT_OF_LOG: Final = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.MESSAGE_TOO_LARGE,
+)
+
+
 class Refusal(Exception):
     """Why a batch is not taken."""
 
@@ -86,6 +95,17 @@ class Refusal(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
+
+    @property
+    def is_of_log(self) -> bool:
+        """Tell whether it is an answer of the partition's log, which says where that starts, too."""
+        return self.code not in _NOT_OF_LOG
+
+
+class NoBatch(Refusal):
+    """What came is not one batch as this version of Produce takes it. No log has a say in that."""
+
+    is_of_log = False
 
 
 class Opened(NamedTuple):
@@ -101,9 +121,9 @@ class Opened(NamedTuple):
 def check(records: memoryview | None, version: int, config: LogConfig) -> BatchHeader:
     """Check the one batch of a Produce request's partition and return its header; its records are not looked at."""
     if records is None or len(records) < LOG_OVERHEAD:
-        raise Refusal(ErrorCode.INVALID_RECORD, "no record batch for this partition")
+        raise NoBatch(ErrorCode.INVALID_RECORD, "no record batch for this partition")
     if len(records) < HEADER_SIZE:
-        raise Refusal(ErrorCode.INVALID_RECORD, f"{len(records)} bytes are no record batch")
+        raise NoBatch(ErrorCode.INVALID_RECORD, f"{len(records)} bytes are no record batch")
     header = batches.read_header(records)
     size = header.batch_length + LOG_OVERHEAD
     _check_shape(records, header, size)
@@ -125,14 +145,14 @@ def _check_shape(records: memoryview, header: BatchHeader, size: int) -> None:
     if not 0 <= header.magic <= MAGIC or size < HEADER_SIZE or size > len(records):
         # A batch that is cut off is none to Kafka; one that cannot be is damage.
         cut_off = size > len(records) and 0 <= header.magic <= MAGIC
-        raise Refusal(
+        raise NoBatch(
             ErrorCode.INVALID_RECORD if cut_off else ErrorCode.CORRUPT_MESSAGE,
             f"magic {header.magic} and {size} bytes claimed, {len(records)} here: no record batch",
         )
     if header.magic != MAGIC:
-        raise Refusal(ErrorCode.INVALID_RECORD, f"magic {header.magic} is not taken, only 2")
+        raise NoBatch(ErrorCode.INVALID_RECORD, f"magic {header.magic} is not taken, only 2")
     if size != len(records):
-        raise Refusal(ErrorCode.INVALID_RECORD, "more than one batch for one partition")
+        raise NoBatch(ErrorCode.INVALID_RECORD, "more than one batch for one partition")
 
 
 def _check_claims(header: BatchHeader) -> None:
@@ -168,7 +188,7 @@ def _check_codec(codec: int, version: int) -> None:
     if codec > Codec.ZSTD:
         raise Refusal(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no codec {codec}")
     if codec == Codec.ZSTD and version < ZSTD_SINCE_VERSION:
-        raise Refusal(
+        raise NoBatch(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"zstd needs Produce version {ZSTD_SINCE_VERSION} or newer, this is {version}",
         )

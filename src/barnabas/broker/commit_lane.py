@@ -176,6 +176,7 @@ def open_commit_lane(
         len(call.frame) > PREFIX_BYTES_MAX
         or request.retention_time_ms != NO_RETENTION_TIME
         or hosted.replica.config.flush_messages != _UNLIMITED
+        or hosted.replica.state.followers
         or node.config.get_int("offsets.topic.compression.codec") != Codec.NONE
         or any(one.error_code for topic in response.topics for one in topic.partitions)
     ):

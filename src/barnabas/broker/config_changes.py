@@ -10,7 +10,7 @@ import logging
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker import store, znodes
+from barnabas.broker import cluster_znodes, store, znodes
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.model.ids import topic_name_problem
 from barnabas.ports import CoordinationError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Task
     from barnabas.model.cluster import Topic
+    from barnabas.ports import Operation
 
 log = logging.getLogger(__name__)
 
@@ -124,10 +125,8 @@ def _change_topic(node: Node, name: str, plans: Plans, *, validate_only: bool) -
     if validate_only:
         return
     operations = znodes.topic_config_operations(name, overrides)
-    yield from store.commit(node, operations)
-    topic.overrides = overrides
-    _apply(node, topic)
-    log.info("settings of topic %s are now %s", name, overrides)
+    yield from store.commit(node, operations + _notices(node, f"topics/{name}"))
+    on_topic_changed(node, topic.name, overrides)
 
 
 def _change_broker(node: Node, name: str, plans: Plans, *, validate_only: bool) -> Task[None]:
@@ -136,22 +135,49 @@ def _change_broker(node: Node, name: str, plans: Plans, *, validate_only: bool) 
     texts = plans.broker(cluster_wide)
     if validate_only:
         return
-    yield from _store_broker(
-        node, znodes.ALL_BROKERS if cluster_wide else str(node.broker_id), texts
-    )
-    if cluster_wide:
-        node.config = node.config.with_dynamic(node.config.dynamic, texts)
+    place = znodes.ALL_BROKERS if cluster_wide else str(node.broker_id)
+    yield from _store_broker(node, place, texts)
+    on_broker_changed(node, place, texts)
+
+
+def on_topic_changed(node: Node, name: str, overrides: dict[str, str]) -> None:
+    """Put a topic's settings in force that are in the store."""
+    topic = node.topics.by_name.get(name)
+    if topic is None or topic.overrides == overrides:
+        return
+    topic.overrides = overrides
+    _apply(node, topic)
+    log.info("settings of topic %s are now %s", name, overrides)
+
+
+def on_broker_changed(node: Node, place: str, texts: dict[str, str]) -> None:
+    """Put dynamic settings in force that are in the store, if they are this broker's or everybody's."""
+    config = node.config
+    if place == znodes.ALL_BROKERS:
+        if texts == config.dynamic_default:
+            return
+        node.config = config.with_dynamic(config.dynamic, texts)
+    elif place == str(node.broker_id):
+        if texts == config.dynamic:
+            return
+        node.config = config.with_dynamic(texts, config.dynamic_default)
     else:
-        node.config = node.config.with_dynamic(texts, node.config.dynamic_default)
+        return
     for topic in node.topics.by_name.values():
         _apply(node, topic)
     node.coordinators.group_settings.on_broker_changed()
     # Values stay out of the log: some are passwords.
+    everybody = place == znodes.ALL_BROKERS
     log.info(
         "dynamic settings of %s are now %s",
-        f"broker {name}" if name else "all brokers",
+        "all brokers" if everybody else f"broker {place}",
         sorted(texts),
     )
+
+
+def _notices(node: Node, entity: str) -> list[Operation]:
+    """Make what lets other brokers know."""
+    return [] if node.is_lone else [cluster_znodes.config_notice(entity)]
 
 
 def _change_group(node: Node, name: str, plans: Plans, *, validate_only: bool) -> Task[None]:
@@ -163,18 +189,21 @@ def _change_group(node: Node, name: str, plans: Plans, *, validate_only: bool) -
     if validate_only:
         return
     exists = known is not None
-    yield from store.commit(node, znodes.group_config_operations(name, texts, exists=exists))
+    operations = znodes.group_config_operations(name, texts, exists=exists)
+    place = operations[0].path.removeprefix("/config/")
+    yield from store.commit(node, operations + _notices(node, place))
     settings.put(name, texts)
     log.info("settings of group %s are now %s", name, texts)
 
 
 def _store_broker(node: Node, broker: str, texts: Mapping[str, str]) -> Task[None]:
+    notices = _notices(node, f"brokers/{broker}")
     changed = znodes.broker_config_operations(broker, texts, exists=True)
     try:
-        yield from store.commit(node, changed)
+        yield from store.commit(node, changed + notices)
     except CoordinationError:
         created = znodes.broker_config_operations(broker, texts, exists=False)
-        yield from store.commit(node, created)
+        yield from store.commit(node, created + notices)
 
 
 def _apply(node: Node, topic: Topic) -> None:
@@ -182,4 +211,5 @@ def _apply(node: Node, topic: Topic) -> None:
     for replica in node.replicas.of_topic(topic.name):
         if replica.config is not config:
             replica.config = config
+            replica.state.min_in_sync = config.min_insync_replicas
             replica.log.configure(config)

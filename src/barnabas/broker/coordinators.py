@@ -6,6 +6,8 @@ committed in a transaction: they are written under its producer's name, and coun
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +17,7 @@ from barnabas.broker.consumer_protocol import read_topics
 from barnabas.broker.group_settings import NodeGroupSettings
 from barnabas.broker.group_topics import GroupTopics
 from barnabas.broker.pieces import PIECE, pause
-from barnabas.broker.shard_host import ShardHost
+from barnabas.broker.shard_host import UNUSABLE, ShardHost
 from barnabas.broker.tasks import drive
 from barnabas.core.group.offset_requests import CommitReply
 from barnabas.core.group.offsets import NO_PRODUCER
@@ -31,12 +33,15 @@ if TYPE_CHECKING:
 
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
+    from barnabas.broker.shard_host import Hosted
     from barnabas.broker.tasks import Task
     from barnabas.core.group.offset_requests import CommitRequest
     from barnabas.core.group.result import Result
     from barnabas.model.cluster import Topic
     from barnabas.wire.batch import BatchHeader
     from barnabas.wire.control_batch import EndMarker
+
+log = logging.getLogger(__name__)
 
 TOPIC: Final = "__consumer_offsets"
 #: From this version of TxnOffsetCommit on clients know TRANSACTION_ABORTABLE; and their commits begin transactions.
@@ -50,7 +55,9 @@ class Coordinators(ShardHost[GroupShard]):
 
     def __init__(self, node: Node) -> None:
         """Host nothing yet."""
-        super().__init__(node, TOPIC, "offsets.topic.num.partitions")
+        super().__init__(
+            node, TOPIC, "offsets.topic.num.partitions", "offsets.topic.replication.factor"
+        )
         self.group_settings = NodeGroupSettings(node)
         self._topics = GroupTopics(node)
         self._embedded = ConsumerEmbedding()
@@ -73,6 +80,26 @@ class Coordinators(ShardHost[GroupShard]):
         if not code:
             hosted.shard.replay_end_marker(producer.id, is_commit=marker.commit)
         return code
+
+    def commit_many(self, request: CommitRequest) -> Task[CommitReply]:
+        """Have a group keep many offsets, if they can be written at all. KafkaError if they could not be."""
+        hosted = self.find(request.group_id)
+        too_large = self._is_too_large(hosted, request)
+        if too_large:
+            request = replace(request, topics=[])  # whether the member may is told first
+        reply: CommitReply = yield self.asking(
+            hosted,
+            lambda shard, ticket, now_ms, wall_ms: shard.commit(ticket, request, now_ms, wall_ms),
+        )
+        if too_large and not reply.error_code:
+            log.error("%s: a commit of too many offsets", hosted.replica.key)
+            raise KafkaError(UNUSABLE[ErrorCode.MESSAGE_TOO_LARGE], "")
+        return reply
+
+    def _is_too_large(self, hosted: Hosted[GroupShard], request: CommitRequest) -> bool:
+        """Tell of offsets that fit into no batch, without the time that encoding takes; what compresses well may always fit."""
+        size = group_records.least_size(request)
+        return self._codec is Codec.NONE and size > hosted.replica.config.max_message_bytes
 
     def commit_in_transaction(
         self, request: CommitRequest, transactional_id: str, version: int
@@ -104,11 +131,7 @@ class Coordinators(ShardHost[GroupShard]):
         code = hosted.replica.log.producers.check_coordinated(header, guard)
         if code:
             return CommitReply(code)
-        reply: CommitReply = yield self.asking(
-            hosted,
-            lambda shard, ticket, now_ms, wall_ms: shard.commit(ticket, request, now_ms, wall_ms),
-        )
-        return reply
+        return (yield from self.commit_many(request))
 
     def _verify(self, asked: PartitionsRequest, version: int) -> Task[ErrorCode]:
         """Ask the transaction coordinator; the answer is in words that the client knows."""

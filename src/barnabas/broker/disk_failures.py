@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import errno
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.quiet import Quiet
 
 if TYPE_CHECKING:
     from barnabas.model.ids import TopicPartition
@@ -20,18 +21,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: A full disk refuses every append: it is told when that begins, and from then on so often.
-QUIET_MS: Final = 60_000
-
-_PASSING: Final = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR}
-)
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PASSING: Final = _NO_ROOM | frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR})
 _OF_ONE_FILE: Final = frozenset({errno.ENOENT, errno.ESTALE})
 
 
 def is_passing(problem: OSError) -> bool:
     """Tell whether the same call may succeed later without anybody repairing something."""
     return problem.errno in _PASSING
+
+
+def is_without_room(problem: OSError) -> bool:
+    """Tell whether the same call may succeed in another directory."""
+    return problem.errno in _NO_ROOM
 
 
 def is_of_directory(problem: OSError) -> bool:
@@ -48,18 +50,12 @@ class DirectoryFailed(OSError):
         self.directory = directory
 
 
-@dataclass(slots=True)
-class _Told:
-    at_ms: int
-    left_out: int = 0
-
-
 class PassingErrors:
     """Tells of errors that pass, not once for each request that meets them."""
 
     def __init__(self) -> None:
         """Nothing was told yet."""
-        self._by_directory: dict[str, _Told] = {}
+        self._quiet = Quiet()
 
     def tell(
         self,
@@ -69,11 +65,7 @@ class PassingErrors:
         problem: OSError,
         now_ms: int,
     ) -> None:
-        """Log it, unless another one of the directory was logged a moment ago."""
-        told = self._by_directory.get(directory.path)
-        if told is not None and now_ms - told.at_ms < QUIET_MS:
-            told.left_out += 1
-            return
-        more = f" ({told.left_out} more since the last line)" if told and told.left_out else ""
-        log.error("%s: cannot %s for now: %s%s", key, doing, problem, more)
-        self._by_directory[directory.path] = _Told(now_ms)
+        """Log it, unless another one of the directory was logged a moment ago: a full disk refuses every append."""
+        ending = self._quiet.ending(directory.path, now_ms)
+        if ending is not None:
+            log.error("%s: cannot %s for now: %s%s", key, doing, problem, ending)

@@ -76,6 +76,10 @@ class Api:
     refuse: Callable[[Any, ErrorCode, str | None], Any]
     #: Its handler is done with the frame's memory when it returns or first waits.
     in_place: bool
+    #: Tells of a request of many bytes whether it is decoded in the background: what is in it may be a few large things.
+    is_long: Callable[[memoryview, int, int], bool]
+    #: Serves such a request. Its frame's memory is its own, and may be written.
+    handle_long: Callable[[Call], Any]
 
 
 def _api(
@@ -96,7 +100,13 @@ def _api(
         module.handle,
         module.refuse,
         in_place,
+        getattr(module, "is_long", _is_always_long),
+        getattr(module, "handle_long", module.handle),
     )
+
+
+def _is_always_long(_frame: memoryview, _version: int, _position: int) -> bool:
+    return True
 
 
 TABLE: Final[Mapping[int, Api]] = {
@@ -153,6 +163,31 @@ def unsupported_api_versions(call: Call) -> list[Any]:
     return call.encode(api_versions.unsupported(api.min_version, api.max_version))
 
 
-def advertised() -> list[tuple[int, int, int]]:
+def cluster_table() -> dict[int, Api]:
+    """Return what only a member of a cluster serves: the requests of brokers to each other, and about several brokers."""
+    # Imported here: a lone broker does without.
+    from barnabas.broker.api import (
+        alter_partition_reassignments,
+        controlled_shutdown,
+        elect_leaders,
+        leader_and_isr,
+        list_partition_reassignments,
+        stop_replica,
+        update_metadata,
+    )
+
+    apis = (
+        _api(4, leader_and_isr, (5, 7)),
+        _api(5, stop_replica, (3, 4)),
+        _api(6, update_metadata, (7, 8)),
+        _api(7, controlled_shutdown, (2, 3)),
+        _api(43, elect_leaders, (0, 2)),
+        _api(45, alter_partition_reassignments, (0, 1)),
+        _api(46, list_partition_reassignments, (0, 0)),
+    )
+    return {api.key: api for api in apis}
+
+
+def advertised(table: Mapping[int, Api] = TABLE) -> list[tuple[int, int, int]]:
     """Return (key, lowest, highest version) of everything served."""
-    return [(api.key, api.advertised_min, api.max_version) for api in TABLE.values()]
+    return [(api.key, api.advertised_min, api.max_version) for api in table.values()]

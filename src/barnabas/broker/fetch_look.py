@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Start
+    from barnabas.core.divergence import EpochEnd
     from barnabas.core.fetch_session import Wanted
 
 
@@ -30,7 +31,7 @@ class Reading:
     """What was found for one partition."""
 
     __slots__ = (
-        "aborted", "error_code", "high_watermark", "last_stable_offset", "log_start_offset", "records", "wanted",
+        "aborted", "diverging", "error_code", "high_watermark", "last_stable_offset", "log_start_offset", "records", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -50,11 +51,16 @@ class Reading:
         self.records: FileSlice | bytes = b""
         #: Producer id and first offset of each transaction that a reader of committed records must leave out.
         self.aborted: Sequence[tuple[int, int]] = ()
+        #: Where a follower's log left ours.
+        self.diverging: EpochEnd | None = None
 
     def has_news(self) -> bool:
         """Tell whether an incremental answer must name this partition, and remember what it says."""
-        return self.wanted.has_news(
-            len(self.records), self.error_code, self.high_watermark, self.log_start_offset
+        return (
+            self.wanted.has_news(
+                len(self.records), self.error_code, self.high_watermark, self.log_start_offset
+            )
+            or self.diverging is not None
         )
 
 
@@ -62,13 +68,17 @@ class Look:
     """What was found: `readings` in the order of `wanted`, their bytes in sum, whether any is an error, who is cold."""
 
     __slots__ = (
-        "_by_id", "_committed_only", "_node", "_nowait", "_room", "cold", "has_failed", "readings", "size_bytes",
+        "_by_id", "_committed_only", "_node", "_nowait", "_room", "cold", "has_diverging", "has_failed",
+        "leader_only", "readings", "size_bytes",
     )  # fmt: skip
 
     def __init__(
         self, node: Node, max_bytes: int, *, by_id: bool, committed_only: bool, nowait: bool
     ) -> None:
         """Look for at most so many bytes; `nowait` leaves out what is not in memory and names it in `cold`."""
+        #: Do not read from a follower: its reader does not know that it might (KIP-392).
+        self.leader_only = False
+        self.has_diverging = False
         self._node = node
         self._room = min(max_bytes, node.fetch_bytes_max)
         self._by_id = by_id
@@ -80,8 +90,8 @@ class Look:
         self.cold: list[tuple[Replica, Wanted]] = []
 
     def at(self, partitions: Sequence[Wanted]) -> Look:
-        """Look at these, one after the other."""
-        self.readings = [self._read(wanted) for wanted in partitions]
+        """Look at these, one after the other, and at more with the next call."""
+        self.readings += [self._read(wanted) for wanted in partitions]
         return self
 
     def _read(self, wanted: Wanted) -> Reading:
@@ -92,6 +102,8 @@ class Look:
         epoch = wanted.current_leader_epoch
         if epoch != state.leader_epoch and (code := state.decide_epoch(epoch)):
             return self._fail(wanted, code)
+        if self.leader_only and not state.is_leader:
+            return self._fail(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         offset, start_offset = wanted.fetch_offset, log.log_start_offset
         if not start_offset <= offset <= log.log_end_offset:
             return self._fail(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -58,6 +58,8 @@ def _topic_of(node: Node, key: TopicPartition, topic_id: bytes | None) -> Topic 
     topic = node.topics.by_name.get(key.topic)
     if topic is None or key.partition >= len(topic.partitions):
         return None
+    if node.broker_id not in topic.partitions[key.partition].replicas:
+        return None  # it was moved to other brokers
     return topic if topic_id in (None, topic.id) else None
 
 

@@ -34,6 +34,7 @@ from barnabas.wire.primitives import MAX_STRING_BYTES, WireError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from barnabas.core.group.offset_requests import CommitRequest
     from barnabas.wire.batch import BatchHeader, Producer
     from barnabas.wire.compression import Codec
     from barnabas.wire.primitives import Buffer, Message
@@ -51,6 +52,8 @@ _OFFSET_HEAD: Final = struct.Struct(">hqiB").pack
 _TIMESTAMP: Final = struct.Struct(">q").pack
 #: From here on the length of a compact string (one more than its bytes) takes two bytes.
 _LENGTH_IN_TWO_BYTES: Final = 127
+#: Of a record with an offset, without names: seven bytes of its own, ten of its key, 24 of its value.
+_LEAST_OFFSET_SIZE: Final = 41
 _NO_TOPIC_ID: Final = bytes(16)
 #: One tagged field, number 0, of 16 bytes.
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"
@@ -72,6 +75,12 @@ def encode_batch(
     """Write records as one batch, ready to append, with what stands in its header."""
     pairs = [_ENCODERS[type(record)](record) for record in records]
     return build_pairs(pairs, timestamp_ms, codec, producer)
+
+
+def least_size(request: CommitRequest) -> int:
+    """Tell how many bytes the records of a commit have at least, by its partitions and names."""
+    fixed = _LEAST_OFFSET_SIZE + len(request.group_id)
+    return sum(len(topic.partitions) * (fixed + len(topic.name)) for topic in request.topics)
 
 
 def decode(key: Buffer | None, value: Buffer | None) -> kinds.Record | None:

@@ -12,7 +12,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.broker import topic_creation
+from barnabas.broker import log_opening
 from barnabas.broker.disk_failures import DirectoryFailed
 from barnabas.broker.placement import DirectoryOffline
 from barnabas.broker.tasks import drive
@@ -71,11 +71,13 @@ class _Loading:
     def plan(self) -> None:
         """Sort the partitions by directory. Blocks: looks at the sizes of what has to be checked."""
         for topic in self._node.topics.by_name.values():
-            for index in range(len(topic.partitions)):
+            for index, partition in enumerate(topic.partitions):
+                if self._node.broker_id not in partition.replicas:
+                    continue  # others host it
                 key = TopicPartition(topic.name, index)
                 is_found = self._node.placement.get(key) is not None
                 try:
-                    directory = topic_creation.place(self._node, key, is_new=False)
+                    directory = log_opening.place(self._node, key)
                 except DirectoryOffline:
                     self._homeless += 1
                 else:
@@ -131,7 +133,7 @@ class _Loading:
         """Open a few. Blocks. Return the error that ended it, if it is the directory's."""
         for topic, index, _ in some:
             try:
-                replica = topic_creation.open_replica(self._node, topic, index, is_new=False)
+                replica = log_opening.open_replica(self._node, topic, index, is_new=False)
             except DirectoryFailed as problem:
                 log.critical("%s-%d: cannot open its log: %s", topic.name, index, problem)
                 return problem
@@ -168,7 +170,12 @@ def _report(replica: Replica) -> None:
     report = replica.log.recovery
     for lost in report.lost:
         log.critical("%s: %s", replica.key, lost)
-    if report.cut_bytes:
+    if report.set_aside:
+        log.critical(
+            "%s: segments %s lay before the log start offset %d, which the leader epochs do not know of, and are in quarantine",
+            replica.key, ", ".join(map(str, report.set_aside)), replica.log.log_start_offset,
+        )  # fmt: skip
+    if report.cut_reason:
         log.warning(
             "%s: cut %d bytes that were no whole, valid batches: records from offset %d on are lost, if there were any (%s)",
             replica.key, report.cut_bytes, replica.log.log_end_offset, report.cut_reason,

@@ -72,7 +72,7 @@ def _write_one(
     transaction_version: int,
     partition: TopicPartition,
 ) -> ErrorCode:
-    replica = node.hosted(*partition)
+    replica = node.led(*partition)
     if isinstance(replica, ErrorCode):
         return replica
     code = replica.state.decide_append(-1, replica.config.min_insync_replicas)

@@ -19,6 +19,8 @@ class TopicMetrics:
         "fetches",
         "messages_in",
         "produces",
+        "replication_bytes_in",
+        "replication_bytes_out",
     )
 
     def __init__(self) -> None:
@@ -30,12 +32,14 @@ class TopicMetrics:
         self.fetches = 0
         self.failed_produces = 0
         self.failed_fetches = 0
+        self.replication_bytes_in = 0
+        self.replication_bytes_out = 0
 
 
 class Metrics:
     """Counters of the node."""
 
-    __slots__ = ("by_topic", "failures", "requests")
+    __slots__ = ("by_topic", "failures", "in_sync_expands", "in_sync_shrinks", "requests")
 
     def __init__(self) -> None:
         """Start at zero."""
@@ -43,4 +47,13 @@ class Metrics:
         self.requests: defaultdict[int, int] = defaultdict(int)
         #: Handlers that ended in an unexpected error.
         self.failures = 0
+        self.in_sync_shrinks = 0
+        self.in_sync_expands = 0
         self.by_topic: defaultdict[str, TopicMetrics] = defaultdict(TopicMetrics)
+
+    def on_in_sync_changed(self, *, grew: bool) -> None:
+        """Count a change of who is in sync on a partition that this broker leads."""
+        if grew:
+            self.in_sync_expands += 1
+        else:
+            self.in_sync_shrinks += 1

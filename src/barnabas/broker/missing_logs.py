@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.broker import topic_creation
+from barnabas.broker import log_opening
 from barnabas.broker.placement import DirectoryOffline
 from barnabas.model.ids import TopicPartition
 
@@ -28,8 +28,8 @@ def find(node: Node) -> list[tuple[Topic, int]]:
     return [
         (topic, index)
         for topic in node.topics.by_name.values()
-        for index in range(len(topic.partitions))
-        if node.replicas.get(topic.name, index) is None
+        for index, partition in enumerate(topic.partitions)
+        if node.broker_id in partition.replicas and node.replicas.get(topic.name, index) is None
     ]
 
 
@@ -45,14 +45,14 @@ def open_again(node: Node) -> Task[None]:
         if not _is_missing(node, topic, index):
             continue  # deleted since, perhaps made again: then its folder is not this topic's
         try:
-            (replica,) = yield from topic_creation.open_replicas(
+            (replica,) = yield from log_opening.open_replicas(
                 node, topic, range(index, index + 1), are_new=False
             )
         except DirectoryOffline:
             continue  # until the next start: that was told
         except OSError as problem:
             log.warning("%s-%d: still cannot open its log: %s", topic.name, index, problem)
-            topic_creation.give_up(node, problem)
+            log_opening.give_up(node, problem)
             continue
         if _is_missing(node, topic, index) and not node.stopping:
             node.replicas.add(replica)

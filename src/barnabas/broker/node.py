@@ -12,17 +12,20 @@ from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker import dispatch, shutdown, startup
+from barnabas.broker import dispatch, pieces, shutdown, startup
 from barnabas.broker.batch_check import OPENED_AT_ONCE
 from barnabas.broker.call import Call
+from barnabas.broker.cluster_view import ClusterView
 from barnabas.broker.coordinators import Coordinators
 from barnabas.broker.directory_jobs import DirectoryJobs
+from barnabas.broker.fair_turns import FairTurns
 from barnabas.broker.log_claims import LogClaims
 from barnabas.broker.log_moves import LogMoves
 from barnabas.broker.metrics import Metrics
 from barnabas.broker.outcomes import NO_REPLY, CloseLink
 from barnabas.broker.placement import Placement
 from barnabas.broker.producer_ids import ProducerIds
+from barnabas.broker.quiet import Quiet, place_of
 from barnabas.broker.repairs import Repairs
 from barnabas.broker.repeats import Staging
 from barnabas.broker.replicas import Replicas
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.broker.dispatch import Api
+    from barnabas.broker.members import Members
     from barnabas.broker.pieces import Pieces
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Done, Task
@@ -69,7 +73,11 @@ class Node:
         rack = config.get("broker.rack")
         self.rack: str | None = None if rack is None else str(rack)
         self.cluster_id = ""
+        #: It has a store of its own, and no other brokers.
+        self.is_lone = config.get("zookeeper.connect") is None
         self.topics = Topics()
+        self.cluster = ClusterView(self)
+        self._members: Members | None = None
         self.metrics = Metrics()
         #: Who is exchanging the segments of a log.
         self.claims = LogClaims()
@@ -90,7 +98,7 @@ class Node:
         #: Opens compressed batches on this thread.
         self.unpacker = Unpacker()
         #: Whose batch is being opened in the background: large ones, a few at a time.
-        self.unpacking = Turns(OPENED_AT_ONCE)
+        self.unpacking = FairTurns(OPENED_AT_ONCE)
         self.producer_ids = ProducerIds(self)
         self.coordinators = Coordinators(self)
         self.transactions = Transactions(self)
@@ -109,6 +117,14 @@ class Node:
         self.stopping = False
         self.upkeep = Upkeep(self)
         self._apis: Mapping[int, Api] = dispatch.TABLE
+        #: Which faults of ours were told.
+        self._quiet = Quiet()
+        if not self.is_lone:
+            # Imported here: a lone broker does without.
+            from barnabas.broker.members import Members
+
+            self._members = Members(self)
+            self._apis = {**dispatch.TABLE, **dispatch.cluster_table()}
 
     def start(self) -> Task[None]:
         """Read the store and open the logs; then the node takes requests."""
@@ -116,6 +132,22 @@ class Node:
         self.coordinators.start()
         self.transactions.start()
         self.upkeep.start()
+
+    def join(self, endpoints: dict[str, tuple[str, int]]) -> Task[None]:
+        """Become a member of the cluster, once others can connect to these addresses; a lone broker has nothing to join."""
+        if not self.is_lone:
+            yield from self.members.join(endpoints)
+
+    @property
+    def members(self) -> Members:
+        """What only a member of a cluster has."""
+        assert self._members is not None, "a lone broker"
+        return self._members
+
+    def leave(self) -> Task[None]:
+        """Hand over what this broker leads: before it stops to answer."""
+        if not self.is_lone:
+            yield from self.members.leave()
 
     def release_waiting(self) -> None:
         """Begin to stop: answer what waits with what there is."""
@@ -136,24 +168,26 @@ class Node:
         api = self._apis.get(head.api_key)
         if api is None or not api.min_version <= head.api_version <= api.max_version:
             return self._on_unsupported(link, head, frame)
+        if len(frame) > DECODED_AT_ONCE and api.is_long(frame, head.api_version, head.body_pos):
+            call = Call(self, link, head, memoryview(bytearray(frame)))
+            return self._drive(api, call, self._handle_long(api, call, head.body_pos))
         # Handlers that run to their end here read the frame where it lies; others get a copy.
         body = frame if api.in_place else memoryview(bytes(frame))
         call = Call(self, link, head, body)
-        if len(frame) > DECODED_AT_ONCE and not api.in_place:
-            return self._drive(api, call, self._handle_large(api, call, head.body_pos))
         call.request = api.decode(body, head.api_version, head.body_pos)
         self.metrics.requests[head.api_key] += 1
         return self._run(api, call, api.handle)
 
     def on_disconnect(self, link: Link) -> None:
-        """Forget what a closed link was waiting for."""
+        """Forget a closed link and what it was waiting for."""
         waiter = self.waiters.pop(link, None)
         if waiter is not None:
             self.replicas.waiting.remove(waiter)
             waiter.owner.abandon()
-        pieces = self.paused.pop(link, None)
-        if pieces is not None:
-            pieces.abandon()
+        paused = self.paused.pop(link, None)
+        if paused is not None:
+            paused.abandon()
+        self.unpacking.forget(link)
 
     def on_turn_end(self) -> None:
         """Write what was staged in this turn; finish the requests for which enough bytes came."""
@@ -187,8 +221,22 @@ class Node:
             return ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else replica
         known = self.topics.by_name.get(topic)
         if known is not None and 0 <= index < len(known.partitions):
+            if self.broker_id not in known.partitions[index].replicas:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.KAFKA_STORAGE_ERROR  # its log could not be opened
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def check_controller(self) -> None:
+        """Raise KafkaError if changes of topics must be asked of another broker."""
+        if not self.is_lone:
+            self.members.topics.find_office()
+
+    def led(self, topic: str, index: int) -> Replica | ErrorCode:
+        """Find a replica that can be used and leads its partition, or the error to answer with."""
+        replica = self.hosted(topic, index)
+        if isinstance(replica, ErrorCode) or replica.state.is_leader:
+            return replica
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def pause(self, delay_ms: int, done: Done) -> None:
         """Let a task go on after a while: `yield partial(node.pause, delay_ms)`; at once for 0."""
@@ -200,7 +248,7 @@ class Node:
 
     def served_versions(self) -> list[tuple[int, int, int]]:
         """Tell which APIs are served: (key, lowest, highest version)."""
-        return dispatch.advertised()
+        return dispatch.advertised(self._apis)
 
     def load_dynamic_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         """Take the settings that were changed at run time; they were checked when they were set."""
@@ -283,8 +331,8 @@ class Node:
         started = True
         return at_once
 
-    def _handle_large(self, api: Api, call: Call, position: int) -> Task[Any]:
-        """Decode what takes long in the background, then handle it like others."""
+    def _handle_long(self, api: Api, call: Call, position: int) -> Task[Any]:
+        """Decode and encode in the background what takes long."""
         decode = partial(api.decode, call.frame, call.version, position)
         try:
             call.request = yield partial(self.world.background.run, decode)
@@ -292,19 +340,31 @@ class Node:
             log.warning("closing: %s", problem)
             raise CloseLink(str(problem)) from problem
         self.metrics.requests[call.api_key] += 1
-        response = api.handle(call)
-        return (yield from response) if type(response) is GeneratorType else response
+        try:
+            response = api.handle_long(call)
+            if type(response) is GeneratorType:
+                response = yield from response
+        except KafkaError as problem:
+            refuse = partial(api.refuse, call.request, problem.code, problem.message)
+            response = yield partial(self.world.background.run, refuse)
+        if response is None or response is NO_REPLY or type(response) is pieces.EncodedResponse:
+            return response
+        # What a long request is answered is long, too.
+        encode = partial(pieces.encode, response, call.version)
+        return (yield partial(self.world.background.run, encode))
 
     def _refuse(self, api: Api, call: Call, problem: BaseException) -> Any:  # noqa: ANN401
         if isinstance(problem, CloseLink):
             raise problem
         if isinstance(problem, KafkaError):
             return api.refuse(call.request, problem.code, problem.message)
-        log.error(
-            "%s v%d failed (correlation id %d, client %s)",
-            api.name, call.version, call.correlation_id, call.client_id, exc_info=problem,
-        )  # fmt: skip
         self.metrics.failures += 1
+        ending = self._quiet.ending(place_of(problem), self.world.clock.monotonic_ms())
+        if ending is not None:
+            log.error(
+                "%s v%d failed (correlation id %d, client %s)%s",
+                api.name, call.version, call.correlation_id, call.client_id, ending, exc_info=problem,
+            )  # fmt: skip
         return api.refuse(call.request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
     def _on_unsupported(self, link: Link, head: RequestHead, frame: memoryview) -> list[Any]:

@@ -11,15 +11,17 @@ begun is finished, as in Kafka.
 from __future__ import annotations
 
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.broker.outcomes import CloseLink
+from barnabas.ports import FileSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.call import Call
-    from barnabas.broker.tasks import Done, Task
+    from barnabas.broker.tasks import Done, Result, Task
     from barnabas.ports import World
 
 #: Steps between two pauses: of some microseconds each.
@@ -39,7 +41,7 @@ class Response(Protocol):
 
 
 class EncodedResponse:
-    """A response whose bytes are there already."""
+    """A response whose bytes are there already, in few parts: see `encode`."""
 
     __slots__ = ("_parts",)
 
@@ -50,6 +52,15 @@ class EncodedResponse:
     def encode(self, _version: int) -> list[Any]:
         """Give the bytes of the version it was encoded in."""
         return self._parts
+
+
+def encode(response: Response, version: int) -> EncodedResponse:
+    """Encode what is large: bytes that follow each other become one part, so that nobody handles thousands later."""
+    parts: list[Any] = []
+    for is_slice, some in groupby(response.encode(version), lambda part: type(part) is FileSlice):
+        run = list(some)
+        parts += run if is_slice else [b"".join(run)]
+    return EncodedResponse(parts)
 
 
 class Pieces:
@@ -91,11 +102,20 @@ class Pieces:
         self._call.node.paused.pop(self._call.link, None)
         done(None, CloseLink("its client has gone") if self._is_abandoned else None)
 
+    def work(self, steps: int, job: Callable[[], Result]) -> Task[Result]:
+        """Do a job of so many steps: here if that is little, else in the background, so it may touch only what is its own."""
+        self._in_piece += steps
+        if not self.is_full:
+            return job()
+        self._was_paused = True
+        result: Result = yield partial(self._call.node.world.background.run, job)
+        return result
+
     def respond(self, build: Callable[[], Response]) -> Task[Response]:
         """Make the response: here if it is small, else in the background, so `build` may touch only what is its own."""
         if not self._was_paused:
             return build()
         version = self._call.version
-        job = partial(self._call.node.world.background.run, lambda: build().encode(version))
-        parts: list[Any] = yield job
-        return EncodedResponse(parts)
+        job = partial(self._call.node.world.background.run, lambda: encode(build(), version))
+        encoded: EncodedResponse = yield job
+        return encoded

@@ -1,7 +1,7 @@
 """Which log directory holds which partition, and which one gets the next.
 
 A new partition goes where an operator wants it (AlterReplicaLogDirs before it exists), else to the directory with the
-fewest, as in Kafka. A directory that is offline gets none.
+fewest, as in Kafka. A directory that is offline gets none; the others are there in case that one has no room.
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ class DirectoryOffline(OSError):
 class Placement:
     """See the module. Changed by jobs on `Node.directory_jobs` and at the start, one at a time."""
 
-    __slots__ = ("_by_key", "_counts", "_wishes")
+    __slots__ = ("_by_key", "_counts", "_wishes", "left_out")
 
     def __init__(self) -> None:
         """Start with nothing."""
         self._by_key: dict[TopicPartition, LogDirectory] = {}
         self._counts: Counter[str] = Counter()
         self._wishes: dict[TopicPartition, LogDirectory] = {}
+        #: Paths of directories that are known and not in log.dirs: what is found nowhere may be there.
+        self.left_out: list[str] = []
 
     def get(self, key: TopicPartition) -> LogDirectory | None:
         """Return where the partition's folder is; None if it is in no directory that could be opened."""
@@ -63,12 +65,14 @@ class Placement:
             del self._wishes[next(iter(self._wishes))]
         self._wishes[key] = directory
 
-    def choose(self, key: TopicPartition, directories: Sequence[LogDirectory]) -> LogDirectory:
-        """Decide where a new partition goes. DirectoryOffline if no directory is left."""
-        wish = self._wishes.get(key)
-        if wish is not None and wish.is_online:
-            return wish
+    def candidates(
+        self, key: TopicPartition, directories: Sequence[LogDirectory]
+    ) -> list[LogDirectory]:
+        """Say where a new partition may go, the best first. DirectoryOffline if no directory is left."""
         online = [directory for directory in directories if directory.is_online]
         if not online:
             raise DirectoryOffline("every log directory is offline")
-        return min(online, key=lambda directory: self._counts[directory.path])
+        wish = self._wishes.get(key)
+        return sorted(
+            online, key=lambda directory: (directory is not wish, self._counts[directory.path])
+        )

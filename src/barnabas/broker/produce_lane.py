@@ -4,7 +4,7 @@ Job: check and append their batch, and pack the answer, instead of decoding and 
 (see `repeats.py`). Has no rule of its own: whatever is not plain is left to the general way (`api/produce.py`).
 
 A lane is closed by what could make the answer another one: the topic's settings changed, the partition went offline
-or away.
+or away, or got another leader or followers.
 
 Invariants: the bytes answered and appended are those of the general way (a property test holds it to that).
 """
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from barnabas.wire.messages.produce import ProduceResponse
 
 PRODUCE: Final = 0
+_ACKS_ALL: Final = -1
 #: The first version whose answer has a log start offset.
 FIRST_VERSION: Final = 5
 #: From this one on lengths are varints and tagged fields follow the records.
@@ -219,6 +220,7 @@ def may_repeat(call: Call, replica: Replica, header: BatchHeader) -> bool:
     return (
         call.version >= FIRST_VERSION
         and call.request.acks != 0
+        and not (call.request.acks == _ACKS_ALL and replica.state.followers)
         and not header.attributes & ~CODEC_MASK
         and len(topics) == 1
         and len(topics[0].partition_data) == 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.commitment import Commitment
 from barnabas.broker.disk_failures import PassingErrors, is_of_directory, is_passing
 from barnabas.broker.metrics import TopicMetrics
 from barnabas.core.epochs import EpochEntry, LeaderEpochs
@@ -45,12 +46,17 @@ def stable_key(topic: str, index: int) -> tuple[str, int, str]:
     return topic, index, "stable"
 
 
+def end_key(topic: str, index: int) -> tuple[str, int, str]:
+    """Name what followers wait for."""
+    return topic, index, "end"
+
+
 class Replica:
     """One hosted partition."""
 
     __slots__ = (
-        "_background", "_clock", "_flush_running", "_flush_waiters", "_on_damage", "_on_failure", "_passing_errors", "_stable_key",
-        "_told_stable_offset", "_undecided_bytes", "_waiting", "config", "directory", "key", "log", "metrics", "offline", "state", "topic",
+        "_background", "_clock", "_end_key", "_flush_running", "_flush_waiters", "_on_damage", "_on_failure", "_passing_errors", "_stable_key",
+        "_told_stable_offset", "_undecided_bytes", "_waiting", "commitment", "config", "directory", "is_cutting", "key", "log", "metrics", "offline", "state", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +80,11 @@ class Replica:
         self._passing_errors: PassingErrors | None = None
         self.metrics = TopicMetrics()
         self._stable_key = stable_key(*self.key)
+        self._end_key = end_key(*self.key)
+        #: Its log is being cut: nothing is appended, and its role does not change.
+        self.is_cutting = False
+        #: What waits for the high watermark.
+        self.commitment = Commitment()
         self._told_stable_offset = self.last_stable_offset
         #: Bytes that came since everything was decided: at most so many become readable by a marker.
         self._undecided_bytes = 0
@@ -112,8 +123,7 @@ class Replica:
         except OSError as problem:
             self.on_disk_error(problem, "append")
             return None
-        if state.on_end_offset(state.broker_id, log_.log_end_offset):
-            self._on_readable(header.batch_length + LOG_OVERHEAD)
+        self._on_appended(header.batch_length + LOG_OVERHEAD)
         if flush_due:
             self.flush_in_background()
         return base_offset
@@ -144,11 +154,73 @@ class Replica:
         except OSError as problem:
             self.on_disk_error(problem, "append")
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if state.on_end_offset(state.broker_id, log_.log_end_offset):
-            self._on_readable(log_.size_bytes - size_before)
+        self._on_appended(log_.size_bytes - size_before)
         if flush_due:
             self.flush_in_background()
         return ErrorCode.NONE
+
+    def _on_appended(self, size_bytes: int) -> None:
+        """Tell the rules, and those who wait, that the log grew."""
+        state, end_offset = self.state, self.log.log_end_offset
+        if not state.followers:
+            if state.on_end_offset(end_offset):
+                self._on_readable(size_bytes)
+            return
+        assert self._waiting is not None
+        self.commitment.on_appended(end_offset, size_bytes)
+        self._waiting.on_bytes(self._end_key, size_bytes)
+        if state.on_end_offset(end_offset):
+            self.on_high_watermark()
+
+    def on_high_watermark(self) -> None:
+        """Let go what waited for the high watermark, which has moved."""
+        assert self._waiting is not None
+        self._on_readable(self.commitment.take_readable(self.state.high_watermark))
+        # Followers learn of it with their next answer: one that waits for bytes gets it now.
+        self._waiting.on_change(self._end_key)
+        self.settle()
+
+    def settle(self) -> None:
+        """Answer producers whose records are committed, or will not be: after every change of the state."""
+        self.commitment.settle(self.state, self.config.min_insync_replicas)
+
+    def append_as_follower(
+        self, records: memoryview | None, high_watermark: int, log_start_offset: int
+    ) -> ErrorCode:
+        """Take over what the leader sent: its records as they are, its high watermark, where its log starts.
+
+        BatchError if they are not what they must be; then nothing was appended.
+        """
+        log_, state = self.log, self.state
+        assert self._clock is not None
+        try:
+            if records:
+                size_before, now_ms = log_.size_bytes, self._clock.now_ms()
+                flush_due = log_.append_as_follower(records, now_ms)
+                self.commitment.on_appended(log_.log_end_offset, log_.size_bytes - size_before)
+                self.metrics.replication_bytes_in += log_.size_bytes - size_before
+                if flush_due:
+                    self.flush_in_background()
+            moved = state.on_leader_high_watermark(high_watermark, log_.log_end_offset)
+            if log_start_offset > log_.log_start_offset:
+                log_.move_log_start(min(log_start_offset, log_.log_end_offset))
+                moved = state.on_log_start(log_.log_start_offset) or moved
+        except OSError as problem:
+            self.on_disk_error(problem, "append")
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if moved:
+            self._on_readable(self.commitment.take_readable(state.high_watermark))
+        return ErrorCode.NONE
+
+    def on_truncated(self) -> None:
+        """Let the rules know that the log was cut, as a follower's."""
+        end_offset = self.log.log_end_offset
+        self.commitment.on_truncated(end_offset)
+        if not self.state.is_leader:
+            self.state.on_truncated(end_offset)
+        self._told_stable_offset = self.last_stable_offset
+        self._undecided_bytes = 0
+        self.wake_readers()
 
     def _on_readable(self, size_bytes: int) -> None:
         """Tell those who wait for bytes, and those who wait for committed ones once they are."""
@@ -165,8 +237,8 @@ class Replica:
     def wake_readers(self) -> None:
         """Let everybody who waits for bytes look again: what they wait on has changed."""
         assert self._waiting is not None
-        self._waiting.on_change(self.key)
-        self._waiting.on_change(self._stable_key)
+        for key in (self.key, self._stable_key, self._end_key):
+            self._waiting.on_change(key)
 
     def append_run(
         self, run: list[tuple[memoryview, BatchHeader]], now_ms: int
@@ -183,8 +255,7 @@ class Replica:
             return [None] * len(run)
         if base_offset is None:
             return self._append_in_turn(run, now_ms)
-        if state.on_end_offset(state.broker_id, log_.log_end_offset):
-            self._on_readable(sum(len(batch) for batch, _ in run))
+        self._on_appended(sum(len(batch) for batch, _ in run))
         offsets: list[int | None] = []
         for _, header in run:
             offsets.append(base_offset)
@@ -339,6 +410,15 @@ class Replicas:
             "log directory %s is offline until the next start, with %d partitions: %s",
             directory.path, len(lost), problem,
         )  # fmt: skip
+
+    def drop(self, key: TopicPartition) -> None:
+        """Stop hosting one; those who wait on it are woken and find it gone."""
+        partitions = self._by_topic[key.topic]
+        replica = partitions.pop(key.partition)
+        if not partitions:
+            del self._by_topic[key.topic]
+        replica.offline = True  # whoever still holds it finds nothing to write to
+        replica.wake_readers()
 
     def drop_topic(self, topic: str) -> list[Replica]:
         """Stop hosting a topic; those who wait on it are woken and find it gone."""

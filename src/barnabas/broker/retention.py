@@ -1,7 +1,8 @@
 """When logs are looked at for old segments, and what becomes of those that go.
 
 Job: one round over every log each log.retention.check.interval.ms: decide (`storage/retention.py`), move the start, drop, tell.
-Must not know the rules. A round looks at some logs at a time, so that a broker with many stays responsive, and goes by a
+Must not know the rules. Before segments go by their largest timestamp, the batches are asked whether the time index says it
+right: a wrong entry must not take records early. A round looks at some logs at a time, so that a broker with many stays responsive, and goes by a
 clock that does not jump ahead (`core/steady_clock.py`).
 
 In Kafka the cleaner looks after logs that are compacted and deleted from; here every log is looked at in the same round.
@@ -11,11 +12,13 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.dropping import drop_before_starts
 from barnabas.core.steady_clock import HOLD_MS, SteadyClock
 from barnabas.storage.retention import Bounds, Drop, Reason, decide_drops
+from barnabas.wire.batch import BatchError
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
@@ -48,6 +51,8 @@ class Retention:
         clock = node.world.clock
         since_ms, looked_at = clock.monotonic_ms(), 0
         for replica in list(node.replicas):
+            if self._may_look_at(replica):
+                yield from self._confirm_times(replica, now_ms)
             reasons = self._move_start(replica, now_ms)
             if reasons:
                 moved.append((replica, reasons))
@@ -78,15 +83,43 @@ class Retention:
             log.info("segments go by the clock again")
         return now_ms
 
-    def _move_start(self, replica: Replica, now_ms: int) -> list[str]:
-        """Let a log start after the segments that go; why each of them goes."""
-        if replica.offline or replica.log.is_broken or self._node.stopping:
-            return []
+    def _may_look_at(self, replica: Replica) -> bool:
+        return not (replica.offline or replica.log.is_broken or self._node.stopping)
+
+    def _decide(self, replica: Replica, now_ms: int) -> list[Drop]:
         log_ = replica.log
         bounds = Bounds(log_.log_start_offset, log_.log_end_offset, replica.state.high_watermark)
+        return decide_drops(log_.segments, bounds, log_.config, now_ms)
+
+    def _confirm_times(self, replica: Replica, now_ms: int) -> Task[None]:
+        """Make sure of the timestamps by which segments would go; where they are wrong, the log is looked at in a later round."""
         try:
-            drops = decide_drops(log_.segments, bounds, log_.config, now_ms)
-            if not drops:
+            drops = self._decide(replica, now_ms)
+        except OSError:
+            return  # the same is met, and told, when they are to go
+        by_time = {
+            one.base_offset for drop in drops if drop.reason is Reason.TIME for one in drop.segments
+        }
+        unsure = [
+            segment for segment in replica.log.segments
+            if segment.base_offset in by_time and segment.unsure is not None
+        ]  # fmt: skip
+        try:
+            for segment in unsure:
+                yield partial(self._node.world.background.run, segment.confirm_largest)
+        except BatchError as problem:
+            replica.on_damage(problem)
+        except OSError as problem:
+            replica.on_disk_error(problem, "read")
+
+    def _move_start(self, replica: Replica, now_ms: int) -> list[str]:
+        """Let a log start after the segments that go; why each of them goes."""
+        if not self._may_look_at(replica):
+            return []
+        log_ = replica.log
+        try:
+            drops = self._decide(replica, now_ms)
+            if not drops or any(_is_unsure(drop) for drop in drops):
                 return []
             reasons = [_describe(drop, log_.config) for drop in drops]
             if drops[-1].end_offset == log_.log_end_offset:
@@ -106,6 +139,10 @@ class Retention:
         for replica, reasons in moved:
             for reason in reasons:
                 log.info("%s: %s", replica.key, reason)
+
+
+def _is_unsure(drop: Drop) -> bool:
+    return drop.reason is Reason.TIME and any(segment.unsure for segment in drop.segments)
 
 
 def _describe(drop: Drop, config: LogConfig) -> str:

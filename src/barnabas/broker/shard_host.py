@@ -84,8 +84,11 @@ class Hosted(Generic[ShardType]):
 class ShardHost(Generic[ShardType]):
     """The shards of one topic on one node. What is left open here, the hosts of each kind of machine fill in."""
 
-    def __init__(self, node: Node, topic: str, count_setting: str) -> None:
+    def __init__(
+        self, node: Node, topic: str, count_setting: str, replication_setting: str
+    ) -> None:
         """Host nothing yet."""
+        self._replication_setting = replication_setting
         self._node = node
         self._topic = topic
         self._count_setting = count_setting
@@ -107,6 +110,10 @@ class ShardHost(Generic[ShardType]):
 
     def _encode(self, result: Any, now_ms: int) -> tuple[memoryview, BatchHeader]:  # noqa: ANN401
         raise NotImplementedError
+
+    def _must_be_written(self, _result: Any) -> bool:  # noqa: ANN401
+        """Tell whether records go into the log also where they are larger than the topic's settings allow."""
+        return False
 
     def _replay(self, shard: ShardType, result: Any, offset: int) -> None:  # noqa: ANN401
         """Take the records of a result that are in the log from this offset on."""
@@ -133,8 +140,24 @@ class ShardHost(Generic[ShardType]):
         """Load what a log has to say, if it is of this host: what was decided there goes on without being asked for."""
         if replica.key.topic != self._topic or replica.key.partition in self._hosted:
             return
+        if not replica.state.is_leader:
+            return  # whoever leads it loads it
         if replica.log.log_end_offset > replica.log.log_start_offset:
             self._host(replica)
+
+    def on_leading(self, replica: Replica) -> None:
+        """Take over a partition that this broker leads from now on."""
+        if replica.key.topic != self._topic:
+            return
+        topic = self._node.topics.by_name.get(self._topic)
+        if topic is not None:
+            self._partition_count = len(topic.partitions)
+        self.on_opened(replica)
+
+    def on_following(self, replica: Replica) -> None:
+        """Hand a partition over: another broker leads it, and everybody who waits is told to look for it."""
+        if replica.key.topic == self._topic and replica.key.partition in self._hosted:
+            self._unload(replica.key.partition)
 
     def partition_for(self, key: str) -> int:
         """Give the partition that keeps a key, as every Kafka works it out."""
@@ -167,14 +190,9 @@ class ShardHost(Generic[ShardType]):
         if self._node.stopping:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
         replica = self._node.replicas.get(self._topic, partition)
-        if replica is None or replica.offline:
+        if replica is None or replica.offline or not replica.state.is_leader:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, "")
         return self._host(replica)
-
-    def replica_for(self, key: str) -> Replica | None:
-        """Find the partition that keeps a key, if it can be used."""
-        replica = self._node.replicas.get(self._topic, self.partition_for(key))
-        return None if replica is None or replica.offline else replica
 
     def all_loaded(self) -> list[Hosted[ShardType]]:
         """Give every shard that was ever used and can be read; KafkaError while one is being loaded."""
@@ -231,6 +249,31 @@ class ShardHost(Generic[ShardType]):
                 failed = hosted.shard.on_append_failed(result, UNUSABLE.get(code, code), now_ms)
                 self._deliver(hosted, failed)
                 return
+        if replica.state.high_watermark < replica.log.log_end_offset:
+            if result.replies or self._has_effects(result):
+                self._when_committed(hosted, result)
+        else:
+            self._when_flushed(hosted, result)
+
+    def _when_committed(self, hosted: Hosted[ShardType], result: Any) -> None:  # noqa: ANN401
+        """Go on when every in-sync replica has what the result tells."""
+        replica = hosted.replica
+        until = replica.commitment.until(
+            replica.log.log_end_offset, replica.state, None, self._node.world
+        )
+
+        def committed(code: ErrorCode, _error: BaseException | None) -> None:
+            if code:  # it leads no longer: what was replayed here is forgotten with the shard
+                for ticket, _reply in result.replies:
+                    ticket.answer(ErrorCode.NOT_COORDINATOR)
+            else:
+                self._when_flushed(hosted, result)
+
+        until(committed)
+
+    def _when_flushed(self, hosted: Hosted[ShardType], result: Any) -> None:  # noqa: ANN401
+        """Go on when what the result tells is as durable as the topic's settings ask for."""
+        replica = hosted.replica
         if replica.log.unflushed_records < replica.config.flush_messages:
             self._deliver(hosted, result)
         elif result.replies or self._has_effects(result):
@@ -262,7 +305,7 @@ class ShardHost(Generic[ShardType]):
         replica = hosted.replica
         now_ms = self._node.world.clock.now_ms()
         data, header = self._encode(result, now_ms)
-        if len(data) > replica.config.max_message_bytes:
+        if len(data) > replica.config.max_message_bytes and not self._must_be_written(result):
             log.error("%s: a batch of %d bytes is too large", replica.key, len(data))
             return ErrorCode.MESSAGE_TOO_LARGE
         (code,) = self.append_run(hosted, [(result, data, header)], now_ms)
@@ -284,7 +327,6 @@ class ShardHost(Generic[ShardType]):
         codes = []
         metrics = replica.metrics
         offsets = replica.append_run([(data, header) for _, data, header in run], now_ms)
-        assert replica.state.high_watermark == replica.log.log_end_offset, "the only replica"
         for (result, data, _), offset in zip(run, offsets, strict=True):
             if offset is None:
                 codes.append(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -375,6 +417,7 @@ class ShardHost(Generic[ShardType]):
         """Make the topic if it is not there; None if that cannot be done now."""
         topic = self._node.topics.by_name.get(self._topic)
         if topic is not None:
+            self._partition_count = len(topic.partitions)
             return topic
         if self._creating is not None:
             waiting = self._creating
@@ -401,8 +444,10 @@ class ShardHost(Generic[ShardType]):
     def _create(self) -> Task[None]:
         node = self._node
         count = node.config.get_int(self._count_setting)
-        # As many replicas as asked for, or as there are brokers: here one.
-        assignment = topic_creation.decide_assignment(node, count, 1)
-        topic = topic_creation.plan_topic(node, self._topic, assignment, self._topic_settings())
-        yield from topic_creation.create(node, topic)
+        # As many replicas as asked for, or as there are brokers: then it works out of the box.
+        wanted = node.config.get_int(self._replication_setting)
+        replication_factor = min(wanted, len(node.cluster.live_ids()))
+        yield from topic_creation.create_automatically(
+            node, self._topic, count, replication_factor, self._topic_settings()
+        )
         self._partition_count = count

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker import checkpointing, missing_logs
 from barnabas.broker.tasks import together
+from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
@@ -29,6 +30,7 @@ def release_waiting(node: Node) -> None:
     node.transactions.stop()
     for replica in node.replicas:
         replica.wake_readers()
+        replica.commitment.give_up(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def stop(node: Node) -> Task[None]:

@@ -3,33 +3,38 @@
 The coordination store says which topics exist. A folder that it does not know is set aside as `-stray`,
 never deleted, with one exception: a store without a cluster id is new, and what lies in the directories
 then was written by Apache Kafka (or its store was lost), so its topics are adopted under their names and ids.
+A directory whose disk is missing is not taken for a new one: see `known_directories.py`.
 """
 
 from __future__ import annotations
 
 import logging
-from errno import EIO
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.broker import checkpointing, folders, log_loading, topic_creation, znodes
-from barnabas.broker.disk_failures import is_of_directory
+from barnabas.broker import (
+    checkpointing,
+    directory_opening,
+    folders,
+    known_directories,
+    log_loading,
+    topic_creation,
+    znodes,
+)
 from barnabas.model.cluster import Partition
 from barnabas.model.ids import TopicId, TopicPartition, topic_id_text
-from barnabas.storage.directory import (
-    Contents,
-    LogDirectory,
-    partition_of_future,
-    read_identity,
-)
+from barnabas.ports import CoordinationError
+from barnabas.storage.directory import partition_of_future
 from barnabas.storage.meta_properties import check_owner
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from barnabas.broker.adoption import Adoption
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Task
-    from barnabas.ports import Disk, Operation
-    from barnabas.storage.meta_properties import MetaProperties
+    from barnabas.model.cluster import Topic
+    from barnabas.ports import Operation
 
 log = logging.getLogger(__name__)
 
@@ -39,24 +44,28 @@ def start(node: Node) -> Task[None]:
     world = node.world
     tree = yield lambda done: world.coordination.read_tree("/", done)
     if znodes.read_cluster_id(tree) is None:
-        yield from _found_cluster(node)
+        yield from _found_cluster(node) if node.is_lone else _name_cluster(node)
         tree = yield lambda done: world.coordination.read_tree("/", done)
     cluster_id = znodes.read_cluster_id(tree)
     assert cluster_id is not None
     node.cluster_id = cluster_id
     node.load_dynamic_configs(znodes.read_broker_configs(tree))
     node.coordinators.group_settings.load(znodes.read_group_configs(tree))
-    node.producer_ids.load(znodes.read_producer_id_block(tree))
     topics = znodes.read_topics(tree)
-    contents = yield lambda done: world.background.run(lambda: _open_directories(node), done)
+    ids = known_directories.read_ids(tree, node.broker_id)
+    may_be_empty = not node.is_lone and not _is_relied_on(node, topics)
+    opening = partial(directory_opening.open_all, node, ids, may_be_empty=may_be_empty)
+    opened = yield partial(world.background.run, opening)
     for topic in topics:
         node.topics.put(topic)
-    yield partial(world.background.run, partial(folders.sort_out, node, contents))
-    yield from _raise_epochs(node)
+    yield partial(world.background.run, partial(folders.sort_out, node, opened.contents))
+    yield from directory_opening.remember(node, ids, opened.look)
+    if node.is_lone:
+        yield from _raise_epochs(node)
     replicas = yield from log_loading.load_all(node)
     for replica in replicas:
         node.replicas.add(replica)
-    yield from _move_on(node, contents)
+    yield from _move_on(node, opened.contents)
     if not replicas:
         return
     # What the files say of folders that went in the meantime must not meet new ones of the same name.
@@ -65,7 +74,7 @@ def start(node: Node) -> Task[None]:
 
 
 def _found_cluster(node: Node) -> Task[None]:
-    """Give a new store its cluster id and what lies in the directories: all in one commit, or nothing.
+    """Give a new store its cluster id, the directories, and what lies in them: all in one commit, or nothing.
 
     The id is the one that stands in the directories, or a random one.
     """
@@ -74,20 +83,24 @@ def _found_cluster(node: Node) -> Task[None]:
 
     world, paths = node.world, node.config.log_dirs
 
-    def look() -> tuple[str, Adoption]:
-        found = {path: meta for path in paths if (meta := _identity(world.disk, path))}
+    def look() -> tuple[str, Adoption, known_directories.Ids]:
+        there = known_directories.Look(world.disk, {}, paths)
+        there.check_first(paths[0])
+        found = {path: meta for path, meta in there.found.items() if meta is not None}
         known = [meta.cluster_id for meta in found.values() if meta.cluster_id]
         cluster_id = known[0] if known else topic_id_text(TopicId(topic_creation.new_id(node)))
         for path, meta in found.items():
             check_owner(meta, path, cluster_id, node.broker_id)
         new_id = partial(topic_creation.new_id, node)
-        return cluster_id, plan_adoption(world.disk, paths, node.config, new_id)
+        adoption = plan_adoption(world.disk, paths, node.config, new_id)
+        return cluster_id, adoption, directory_opening.take_all(node, cluster_id)
 
-    cluster_id, adoption = yield partial(world.background.run, look)
+    cluster_id, adoption, ids = yield partial(world.background.run, look)
     for note in adoption.notes:
         log.warning("%s", note)
     operations = [
         znodes.cluster_id_operation(cluster_id),
+        known_directories.ids_operation(node.broker_id, ids, exists=False),
         *adoption.operations(node.broker_id),
     ]
     yield partial(world.coordination.commit, operations)
@@ -95,42 +108,21 @@ def _found_cluster(node: Node) -> Task[None]:
         log.info("adopted topic %s with %d partitions", topic.name, len(topic.partitions))
 
 
-def _identity(disk: Disk, path: str) -> MetaProperties | None:
+def _name_cluster(node: Node) -> Task[None]:
+    """Give a new cluster its id; another broker may be faster, and then its id counts."""
+    cluster_id = topic_id_text(TopicId(topic_creation.new_id(node)))
     try:
-        return read_identity(disk, path)
-    except OSError:
-        return None  # opening it will tell
+        yield partial(node.world.coordination.commit, [znodes.cluster_id_operation(cluster_id)])
+    except CoordinationError as refusal:
+        if refusal.kind != "NODE_EXISTS":
+            raise
 
 
-def _open_directories(node: Node) -> folders.Found:
-    node.directories = [
-        LogDirectory(node.world.disk, node.world.rng, path) for path in node.config.log_dirs
-    ]
-    contents: folders.Found = []
-    for directory in node.directories:
-        try:
-            found = _open_directory(node, directory)
-        except OSError as problem:
-            if not is_of_directory(problem) or len(node.directories) == 1:
-                raise
-            directory.failure = problem
-            log.critical("log directory %s is offline: %s", directory.path, problem)
-        else:
-            contents.append((directory, found))
-    if not contents:
-        raise OSError(
-            EIO, f"no log directory can be used; the last error: {node.directories[-1].failure}"
-        )
-    return contents
-
-
-def _open_directory(node: Node, directory: LogDirectory) -> Contents:
-    found = directory.open(node.cluster_id, node.broker_id)
-    for problem in found.problems:
-        log.warning("%s: %s", directory.path, problem)
-    for folder in found.deleted:
-        node.world.disk.remove_tree(folder)
-    return found
+def _is_relied_on(node: Node, topics: Iterable[Topic]) -> bool:
+    """Tell whether this broker might be elected for what it has: with an empty log it would take records from the others."""
+    return any(
+        node.broker_id in partition.in_sync for topic in topics for partition in topic.partitions
+    )
 
 
 def _raise_epochs(node: Node) -> Task[None]:

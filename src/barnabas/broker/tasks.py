@@ -44,30 +44,41 @@ def drive(
 
     An answer that comes before its start has returned is taken up when it has: a task may get any number of them.
     """
-    is_starting = False
-    answers: list[tuple[Any, BaseException | None]] = []
+    _Drive(task, finished).resume(None, None)
 
-    def resume(result: Any, error: BaseException | None) -> None:  # noqa: ANN401
-        answers.append((result, error))
-        if not is_starting:
-            go_on()
 
-    def go_on() -> None:
-        nonlocal is_starting
-        while answers:
-            result, error = answers.pop()
+class _Drive:
+    """A task on its way. Only those who will answer it know it: what it holds goes with it, without the garbage collector."""
+
+    __slots__ = ("_answers", "_finished", "_is_starting", "_task")
+
+    def __init__(self, task: Task[Any], finished: Done) -> None:
+        """Start with no answer."""
+        self._task = task
+        self._finished = finished
+        self._is_starting = False
+        self._answers: list[tuple[Any, BaseException | None]] = []
+
+    def resume(self, result: Any, error: BaseException | None) -> None:  # noqa: ANN401
+        """Take the answer to what the task has started."""
+        self._answers.append((result, error))
+        if not self._is_starting:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        task = self._task
+        while self._answers:
+            result, error = self._answers.pop()
             try:
                 start = task.throw(error) if error is not None else task.send(result)
             except StopIteration as end:
-                finished(end.value, None)
+                self._finished(end.value, None)
                 return
             except Exception as caught:  # noqa: BLE001  (an edge: the owner of the task gets it)
-                finished(None, caught)
+                self._finished(None, caught)
                 return
-            is_starting = True
+            self._is_starting = True
             try:
-                start(resume)
+                start(self.resume)
             finally:
-                is_starting = False
-
-    resume(None, None)
+                self._is_starting = False

@@ -1,4 +1,4 @@
-"""Creating topics and adding partitions: check, decide, write down, then open the logs.
+"""Creating topics and adding partitions: check, decide, write down, then have the logs made (`log_opening.py`).
 
 The commit to the coordination store is the moment at which a topic exists. A crash before it leaves
 nothing; a crash after it leaves a topic whose missing logs the next start creates.
@@ -9,31 +9,25 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker import store, znodes
-from barnabas.broker.disk_failures import DirectoryFailed, is_of_directory
-from barnabas.broker.placement import DirectoryOffline
-from barnabas.broker.replicas import Replica
-from barnabas.core.partition import PartitionState
+from barnabas.broker import log_opening, store, znodes
 from barnabas.model.cluster import Partition, Topic
 from barnabas.model.config.alter import replace_topic
 from barnabas.model.errors import ErrorCode, KafkaError
-from barnabas.model.ids import TopicId, TopicPartition, folded, topic_name_problem
+from barnabas.model.ids import folded, topic_name_problem
 from barnabas.ports import CoordinationError
-from barnabas.storage.directory import WrongTopic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Task
-    from barnabas.model.config.log_config import LogConfig
-    from barnabas.storage.directory import LogDirectory
-    from barnabas.storage.log import Log
 
 log = logging.getLogger(__name__)
 
 #: Partitions that one request may create, as in Kafka.
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+#: How long to wait for the leaders of new partitions where nobody says.
+CREATION_MS: Final = 30_000
 
 
 def plan_topic(
@@ -91,12 +85,21 @@ def decide_assignment(
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0."
         )
+    if not node.is_lone:
+        return node.members.topics.decide_assignment(partition_count, replication_factor)
     if replication_factor > 1:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {replication_factor} time(s): only 1 broker is there.",
         )
     return [(node.broker_id,)] * partition_count
+
+
+def decide_added(node: Node, topic: Topic, additional: int) -> list[tuple[int, ...]]:
+    """Place partitions that a topic gets, with as many replicas as it has."""
+    if node.is_lone:
+        return decide_assignment(node, additional, len(topic.partitions[0].replicas))
+    return node.members.topics.decide_added(topic, len(topic.partitions) + additional)
 
 
 def check_assignment(
@@ -108,12 +111,13 @@ def check_assignment(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Partitions should be a consecutive 0-based integer sequence from {first}, not {sorted(assignments)}.",
         )
+    known = node.cluster.live_ids()
     for index in sorted(assignments):
         brokers = assignments[index]
         if not brokers or len(set(brokers)) != len(brokers):
             problem = f"Partition {index} needs a list of different brokers, not {list(brokers)}."
-        elif set(brokers) != {node.broker_id}:
-            problem = f"Partition {index} names a broker that is not there: {list(brokers)}; known: [{node.broker_id}]."
+        elif not set(brokers) <= set(known):
+            problem = f"Partition {index} names a broker that is not there: {list(brokers)}; known: {known}."
         else:
             continue
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
@@ -125,12 +129,31 @@ def reserve(node: Node, topic: Topic) -> None:
     node.creating[folded(topic.name)] = topic.name
 
 
-def create(node: Node, topic: Topic) -> Task[None]:
+def create_automatically(
+    node: Node,
+    name: str,
+    partition_count: int,
+    replication_factor: int,
+    configs: Sequence[tuple[str, str]] = (),
+) -> Task[None]:
+    """Create a topic that nobody asked for by name: here, or by asking the controller. KafkaError if it cannot be made."""
+    if not node.is_lone and node.members.controller.office is None:
+        yield from node.members.topics.ask_to_create(
+            name, partition_count, replication_factor, configs
+        )
+        return
+    assignment = decide_assignment(node, partition_count, replication_factor)
+    yield from create(node, plan_topic(node, name, assignment, configs))
+
+
+def create(node: Node, topic: Topic, timeout_ms: int = CREATION_MS) -> Task[None]:
     """Write the topic down and host it; KafkaError if somebody was faster or the disk refuses."""
     reserve(node, topic)
-    operations = znodes.create_topic_operations(topic)
     try:
-        yield from store.commit(node, operations)
+        if not node.is_lone:
+            yield from node.members.topics.create(topic, timeout_ms)
+            return
+        yield from store.commit(node, znodes.create_topic_operations(topic))
         yield from _host_or_undo(node, topic)
     except CoordinationError:
         raise KafkaError(
@@ -143,10 +166,11 @@ def create(node: Node, topic: Topic) -> Task[None]:
 
 def _host_or_undo(node: Node, topic: Topic) -> Task[None]:
     try:
-        replicas = yield from open_replicas(node, topic, range(len(topic.partitions)), are_new=True)
+        every = range(len(topic.partitions))
+        replicas = yield from log_opening.open_replicas(node, topic, every, are_new=True)
     except OSError as problem:
         log.error("cannot create the logs of %s, undoing: %s", topic.name, problem)
-        give_up(node, problem)
+        log_opening.give_up(node, problem)
         operations = znodes.delete_topic_operations(topic)
         try:
             yield lambda done: node.world.coordination.commit(operations, done)
@@ -161,8 +185,13 @@ def _host_or_undo(node: Node, topic: Topic) -> Task[None]:
     node.coordinators.on_topics_changed(topic.name)
 
 
-def add_partitions(node: Node, topic: Topic, assignment: Sequence[tuple[int, ...]]) -> Task[None]:
+def add_partitions(
+    node: Node, topic: Topic, assignment: Sequence[tuple[int, ...]], timeout_ms: int = CREATION_MS
+) -> Task[None]:
     """Give a topic more partitions. They exist once the store has them: a log that cannot be made now is tried again."""
+    if not node.is_lone:
+        yield from node.members.topics.add_partitions(topic, assignment, timeout_ms)
+        return
     old_count = len(topic.partitions)
     new = [Partition(replicas, replicas[0], 0, replicas) for replicas in assignment]
     grown = Topic(topic.name, topic.id, topic.partitions + new, topic.overrides)
@@ -170,85 +199,13 @@ def add_partitions(node: Node, topic: Topic, assignment: Sequence[tuple[int, ...
     yield from store.commit(node, operations)
     try:
         new_range = range(old_count, len(grown.partitions))
-        replicas = yield from open_replicas(node, grown, new_range, are_new=True)
+        replicas = yield from log_opening.open_replicas(node, grown, new_range, are_new=True)
     except OSError as problem:
         log.error("cannot create the new logs of %s now: %s", topic.name, problem)
-        give_up(node, problem)
+        log_opening.give_up(node, problem)
         replicas = []
     topic.partitions = grown.partitions
     for replica in replicas:
         replica.topic = topic
         node.replicas.add(replica)
     node.coordinators.on_topics_changed(topic.name)
-
-
-def give_up(node: Node, problem: OSError) -> None:
-    """Take the directory offline, if that is what the error of `open_replica` says."""
-    if isinstance(problem, DirectoryFailed):
-        node.replicas.take_offline(problem.directory, problem)
-
-
-def open_replicas(
-    node: Node, topic: Topic, indexes: range, *, are_new: bool
-) -> Task[list[Replica]]:
-    """Open or create the logs of these partitions in the background."""
-
-    def job() -> list[Replica]:
-        return [open_replica(node, topic, index, is_new=are_new) for index in indexes]
-
-    opened: list[Replica] = yield lambda done: node.directory_jobs.run(job, done)
-    return opened
-
-
-def open_replica(node: Node, topic: Topic, index: int, *, is_new: bool) -> Replica:
-    """Open one log where it is, or create it where it is to be. Blocks: background only."""
-    directory = place(node, TopicPartition(topic.name, index), is_new=is_new)
-    try:
-        return _open_in(node, directory, topic, index)
-    except OSError as problem:
-        if is_of_directory(problem):
-            raise DirectoryFailed(directory, problem) from problem
-        raise
-
-
-def place(node: Node, key: TopicPartition, *, is_new: bool) -> LogDirectory:
-    """Return where a partition is or from now on will be; DirectoryOffline if that cannot be used or told.
-
-    One that is not new and nowhere to be found may be in a directory that is offline: a second one must not be made.
-    """
-    directory = node.placement.get(key)
-    if is_new and directory is not None and not directory.is_online:
-        directory = None  # what is left there belongs to a topic of the same name that is gone
-    if directory is None:
-        if not is_new and not all(known.is_online for known in node.directories):
-            raise DirectoryOffline(f"{key} may be in a log directory that is offline")
-        directory = node.placement.choose(key, node.directories)
-        node.placement.put(key, directory)
-    if not directory.is_online:
-        raise DirectoryOffline(f"log directory {directory.path} of {key} is offline")
-    return directory
-
-
-def _open_in(node: Node, directory: LogDirectory, topic: Topic, index: int) -> Replica:
-    key = TopicPartition(topic.name, index)
-    config = node.log_config(topic.overrides)
-    opened = _open_log(node, directory, key, topic, config)
-    partition = topic.partitions[index]
-    if opened.epochs.latest != partition.leader_epoch:
-        opened.assign_epoch(partition.leader_epoch)  # here, so that no append has to write a file
-    # Everything in the only replica's log is committed.
-    state = PartitionState(
-        node.broker_id, partition.replicas, partition.leader_epoch, opened.log_end_offset
-    )
-    return Replica(topic, index, opened, state, directory)
-
-
-def _open_log(
-    node: Node, directory: LogDirectory, key: TopicPartition, topic: Topic, config: LogConfig
-) -> Log:
-    try:
-        return directory.open_log(key, TopicId(topic.id), config, node.world.clock.now_ms())
-    except WrongTopic as left:
-        # A creation or deletion that failed half-way left it: nobody serves it, and it must not be in the way.
-        log.warning("%s; set aside as %s", left, directory.rename_stray(key))
-        return directory.open_log(key, TopicId(topic.id), config, node.world.clock.now_ms())

@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def delete(node: Node, topic: Topic) -> Task[None]:
+def delete(node: Node, topic: Topic, timeout_ms: int) -> Task[None]:
     """Delete a topic; KafkaError if somebody was faster."""
+    if not node.is_lone:
+        yield from node.members.topics.delete(topic, timeout_ms)
+        return
     yield node.changes.take
     try:
         yield from _delete(node, topic)
@@ -50,10 +53,11 @@ def _delete(node: Node, topic: Topic) -> Task[None]:
     node.transactions.on_topic_deleted(topic)
     log.info("deleted topic %s with %d partitions", topic.name, len(topic.partitions))
     if replicas:
-        yield from _set_aside(node, replicas)
+        yield from set_aside(node, replicas)
 
 
-def _set_aside(node: Node, replicas: list[Replica]) -> Task[None]:
+def set_aside(node: Node, replicas: list[Replica]) -> Task[None]:
+    """Put the folders of replicas that are hosted no longer out of the way, and remove them after a while."""
     job = _plan_set_aside(node, replicas)
     try:
         paths = yield lambda done: node.directory_jobs.run(job, done)

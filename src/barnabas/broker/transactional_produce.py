@@ -17,9 +17,10 @@ from barnabas.model.ids import TopicPartition
 from barnabas.wire.batch import MAGIC, TRANSACTIONAL, BatchError, read_header
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from barnabas.broker.call import Call
+    from barnabas.broker.pieces import Pieces
     from barnabas.broker.tasks import Task
     from barnabas.wire.batch import BatchHeader
     from barnabas.wire.messages.produce import ProduceRequest
@@ -71,7 +72,7 @@ def begin(call: Call) -> tuple[PartitionsRequest | None, Verdicts]:
     guards: Verdicts = {}
     for key, header in _batches(call):
         producers.add((header.producer_id, header.producer_epoch))
-        replica = node.hosted(*key)
+        replica = node.led(*key)
         if isinstance(replica, ErrorCode):
             continue  # told when it is its turn
         states = replica.log.producers
@@ -79,11 +80,7 @@ def begin(call: Call) -> tuple[PartitionsRequest | None, Verdicts]:
             guards[key] = states.begin_verification(
                 header, node.world.clock.now_ms(), bumps_epochs=adds
             )
-    if len(producers) > 1:
-        raise Refusal(
-            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-            "Transactional records contained more than one producer ID",
-        )
+    _check_one(producers)
     is_asked = adds or node.config.get_bool("transaction.partition.verification.enable")
     if not guards or not is_asked:
         return None, guards
@@ -96,6 +93,27 @@ def begin(call: Call) -> tuple[PartitionsRequest | None, Verdicts]:
         ),
         guards,
     )
+
+
+def check_producer(call: Call, pieces: Pieces) -> Task[None]:
+    """Look through a request that is handled in parts; Refusal if its batches are not one producer's."""
+    producers: set[tuple[int, int]] = set()
+    for found in _batches_or_none(call):
+        if found is not None:
+            _, header = found
+            producers.add((header.producer_id, header.producer_epoch))
+        pieces.count(1)
+        if pieces.is_full:
+            yield pieces.pause
+    _check_one(producers)
+
+
+def _check_one(producers: Collection[tuple[int, int]]) -> None:
+    if len(producers) > 1:
+        raise Refusal(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+            "Transactional records contained more than one producer ID",
+        )
 
 
 def ask(call: Call, asked: PartitionsRequest, guards: Verdicts) -> Task[Verdicts]:
@@ -130,6 +148,11 @@ def _refusal(code: ErrorCode, version: int) -> Refusal:
 
 def _batches(call: Call) -> Iterator[tuple[TopicPartition, BatchHeader]]:
     """Walk over the transactional batches; what is no batch is refused later, by whoever looks closer."""
+    return (found for found in _batches_or_none(call) if found is not None)
+
+
+def _batches_or_none(call: Call) -> Iterator[tuple[TopicPartition, BatchHeader] | None]:
+    """Walk over all partitions; None for those without a transactional batch."""
     for topic in call.request.topic_data:
         name = topic.name
         if topic.topic_id != _NO_ID:
@@ -141,6 +164,7 @@ def _batches(call: Call) -> Iterator[tuple[TopicPartition, BatchHeader]]:
             try:
                 header = read_header(data.records or b"")
             except BatchError:
+                yield None
                 continue
-            if header.is_transactional and header.producer_id >= 0:
-                yield TopicPartition(name, data.index), header
+            is_transactional = header.is_transactional and header.producer_id >= 0
+            yield (TopicPartition(name, data.index), header) if is_transactional else None

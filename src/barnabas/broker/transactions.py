@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker import markers, shard_loading, transaction_records
 from barnabas.broker.shard_host import ShardHost
 from barnabas.broker.tasks import drive
+from barnabas.core.txn.records import TransactionSaved
 from barnabas.core.txn.settings import TransactionSettings
 from barnabas.core.txn.shard import TransactionShard
+from barnabas.core.txn.states import TransactionState
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.batch import Producer, build_pairs
 from barnabas.wire.control_batch import EndMarker
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from barnabas.wire.batch import BatchHeader
 
 TOPIC: Final = "__transaction_state"
+#: What a client makes larger: a name, partitions.
+_GROWING: Final = (TransactionState.EMPTY, TransactionState.ONGOING)
 
 
 class Transactions(ShardHost[TransactionShard]):
@@ -35,7 +39,12 @@ class Transactions(ShardHost[TransactionShard]):
 
     def __init__(self, node: Node) -> None:
         """Host nothing yet."""
-        super().__init__(node, TOPIC, "transaction.state.log.num.partitions")
+        super().__init__(
+            node,
+            TOPIC,
+            "transaction.state.log.num.partitions",
+            "transaction.state.log.replication.factor",
+        )
         self._settings = settings_from(node.config)
 
     def admit(self, request: PartitionsRequest, *, adds: bool) -> Task[list[ErrorCode]]:
@@ -93,6 +102,16 @@ class Transactions(ShardHost[TransactionShard]):
 
     def _encode(self, result: Result, now_ms: int) -> tuple[memoryview, BatchHeader]:
         return build_pairs(map(transaction_records.encode, result.records), now_ms)
+
+    def _must_be_written(self, result: Result) -> bool:
+        """Let every transaction end, and ids expire: who begins or adds keeps to the limit, an end names the same partitions.
+
+        In Kafka one that is just small enough cannot end, if its end is larger by the few bytes of another field.
+        """
+        return not any(
+            isinstance(record, TransactionSaved) and record.state in _GROWING
+            for record in result.records
+        )
 
     def _replay(self, shard: TransactionShard, result: Result, _offset: int) -> None:
         for record in result.records:

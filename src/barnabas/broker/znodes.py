@@ -68,6 +68,11 @@ def _state_data(partition: Partition) -> bytes:
     )
 
 
+def read_config(node: ZNode) -> dict[str, str]:
+    """Read the settings that stand at one place."""
+    return dict(json.loads(node.data)["config"])
+
+
 def _config_data(overrides: Mapping[str, str]) -> bytes:
     return _encode({"version": 1, "config": dict(overrides)})
 
@@ -78,11 +83,15 @@ def _state_path(topic: str, index: int) -> str:
 
 def create_topic_operations(topic: Topic) -> list[Operation]:
     """Create a topic whole: configuration, assignment, and the state of each partition."""
-    operations: list[Operation] = [
+    return new_topic_operations(topic) + _create_states(topic, 0)
+
+
+def new_topic_operations(topic: Topic) -> list[Operation]:
+    """Create a topic whose leaders a controller will elect."""
+    return [
         Create(f"{TOPIC_CONFIGS}/{topic.name}", _config_data(topic.overrides)),
         Create(f"{TOPICS}/{topic.name}", _topic_data(topic)),
     ]
-    return operations + _create_states(topic, 0)
 
 
 def add_partitions_operations(topic: Topic, old_count: int) -> list[Operation]:
@@ -167,29 +176,34 @@ def _read_topic(name: str, tree: Mapping[str, ZNode]) -> Topic:
     assignment: dict[str, list[int]] = content["partitions"]
     partitions = []
     for index in range(len(assignment)):
-        state: dict[str, Any] = json.loads(tree[_state_path(name, index)].data)
+        replicas, state_node = tuple(assignment[str(index)]), tree.get(_state_path(name, index))
+        if state_node is None:  # the controller has not come to it yet
+            partitions.append(Partition(replicas, -1))
+            continue
+        state: dict[str, Any] = json.loads(state_node.data)
         partitions.append(
-            Partition(
-                tuple(assignment[str(index)]),
-                state["leader"],
-                state["leader_epoch"],
-                tuple(state["isr"]),
-            )
+            Partition(replicas, state["leader"], state["leader_epoch"], tuple(state["isr"]))
         )
     config = tree.get(f"{TOPIC_CONFIGS}/{name}")
     overrides = {} if config is None else json.loads(config.data)["config"]
     return Topic(name, topic_id_from_text(content["topic_id"]), partitions, overrides)
 
 
-def read_producer_id_block(tree: Mapping[str, ZNode]) -> int:
-    """Return the first id that no block has covered yet."""
-    node = tree.get(PRODUCER_IDS)
-    return 0 if node is None else int(json.loads(node.data)["block_end"]) + 1
+def next_producer_id_block(broker: int, found: ZNode | None) -> tuple[int, Operation]:
+    """Take the block behind those that `found` tells of: its first id, and how to write it down if nobody else was faster."""
+    if found is None:
+        return 0, first_producer_id_block(broker, 0)
+    start = int(json.loads(found.data)["block_end"]) + 1
+    return start, SetData(PRODUCER_IDS, _producer_id_block(broker, start), found.version)
 
 
-def producer_id_block_operations(broker: int, start: int, *, exists: bool) -> list[Operation]:
-    """Take the block that starts at this id."""
+def first_producer_id_block(broker: int, start: int) -> Operation:
+    """Write down the first block of a store."""
+    return Create(PRODUCER_IDS, _producer_id_block(broker, start))
+
+
+def _producer_id_block(broker: int, start: int) -> bytes:
     end = start + PRODUCER_ID_BLOCK - 1
-    data = {"version": 1, "broker": broker, "block_start": str(start), "block_end": str(end)}
-    write = SetData if exists else Create
-    return [write(PRODUCER_IDS, _encode(data))]
+    return _encode(
+        {"version": 1, "broker": broker, "block_start": str(start), "block_end": str(end)}
+    )

@@ -36,6 +36,10 @@ COMMANDS = {
         "barnabas.cli.import_kafka:import_kafka",
         "Bring the data directory of an Apache Kafka in.",
     ),
+    "zookeeper": (
+        "barnabas.cli.zookeeper:zookeeper",
+        "Run ZooKeeper, which brokers need to form a cluster.",
+    ),
     "completion": ("barnabas.cli.completion:completion", "Print the completion script of a shell."),
 }
 

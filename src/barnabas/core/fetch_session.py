@@ -35,6 +35,7 @@ class Wanted:
     __slots__ = (
         "current_leader_epoch",
         "fetch_offset",
+        "follower_log_start",
         "high_watermark",
         "key",
         "last_fetched_epoch",
@@ -53,6 +54,8 @@ class Wanted:
         self.partition = partition
         self.high_watermark = -1
         self.log_start_offset = -1
+        #: Where a follower's log starts; consumers have none.
+        self.follower_log_start = -1
 
     def update(
         self, fetch_offset: int, max_bytes: int, current_leader_epoch: int, last_fetched_epoch: int

@@ -1,4 +1,4 @@
-"""What every broker knows of the cluster: its topics, where their replicas are, who leads.
+"""What every broker knows of the cluster: who lives, its topics, where their replicas are, who leads.
 
 Plain values; who changes them and when is the broker's business.
 """
@@ -10,6 +10,18 @@ from dataclasses import dataclass, field
 from barnabas.model.ids import folded
 
 
+@dataclass(slots=True, frozen=True)
+class LiveBroker:
+    """A broker of the cluster that has a session with the coordination store."""
+
+    id: int
+    #: Where it is reached, by listener name.
+    endpoints: dict[str, tuple[str, int]]
+    rack: str | None = None
+    #: Rises with each registration: orders to one that has gone do not count for the next.
+    epoch: int = -1
+
+
 @dataclass(slots=True)
 class Partition:
     """Replicas in order of preference, and the state its leader was elected with."""
@@ -18,6 +30,8 @@ class Partition:
     leader: int
     leader_epoch: int = 0
     in_sync: tuple[int, ...] = ()
+    #: Replicas that cannot be used although their broker may live: its disk has failed.
+    offline: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.node import Node
@@ -24,12 +25,16 @@ if TYPE_CHECKING:
     from barnabas.broker.cleaners import Cleaner
     from barnabas.model.config.broker_config import BrokerConfig
     from barnabas.runtime.metrics_http import MetricsServer
+    from barnabas.runtime.peers import RealPeers
+    from barnabas.runtime.zookeeper import ZooKeeperStore
 
 #: Name of the coordination store's file, in the first log directory.
 STORE_FILE: Final = "barnabas.db"
 #: How long a stop waits for clients to take their last answers.
 DRAIN_MS: Final = 5_000
 _DRAIN_STEP_MS: Final = 5
+#: Listening there is listening on every address.
+_EVERY_ADDRESS: Final = ("0.0.0.0", "::", "")  # noqa: S104 (compared, not bound)
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +51,12 @@ class RunningBroker:
         self.metrics_server: MetricsServer | None = None
         self._locks = _take_directories(config.log_dirs)
         self.loop = Loop()
-        self._store = EmbeddedStore(self.loop, os.path.join(config.log_dirs[0], STORE_FILE))
+        self._peers: RealPeers | None = None
+        self._store = self._open_store(config)
         self.disk = RealDisk()
-        world = World(self.loop.clock, SystemRng(), self.loop, self.loop, self._store, self.disk)
+        world = World(
+            self.loop.clock, SystemRng(), self.loop, self.loop, self._store, self.disk, self._peers
+        )
         self.node = Node(config, world)
         self.node.upkeep.compaction.make_cleaner = self._make_cleaner
         self.server = Server(self.loop, self.node)
@@ -75,6 +83,22 @@ class RunningBroker:
         With `discard` nothing is synced or marked clean: the data is about to be deleted.
         """
         self.loop.post(lambda: self._begin_stop(discard=discard))
+
+    def _open_store(self, config: BrokerConfig) -> EmbeddedStore | ZooKeeperStore:
+        connect = config.get("zookeeper.connect")
+        if connect is None:
+            return EmbeddedStore(self.loop, os.path.join(config.log_dirs[0], STORE_FILE))
+        # Imported here: a lone broker does without kazoo.
+        from barnabas.runtime.peers import RealPeers
+        from barnabas.runtime.zookeeper import ZooKeeperStore
+
+        self._peers = RealPeers(self.loop)
+        connection_timeout = config.get("zookeeper.connection.timeout.ms")
+        return ZooKeeperStore(
+            self.loop, str(connect),
+            session_timeout_ms=config.get_int("zookeeper.session.timeout.ms"),
+            connection_timeout_ms=None if connection_timeout is None else int(str(connection_timeout)),
+        )  # fmt: skip
 
     def _drive(self, task: Task[Any], then: Callable[[], None]) -> None:
         def finished(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
@@ -109,7 +133,15 @@ class RunningBroker:
             self._fail(OSError(problem.errno, f"cannot listen on {where}: {problem.strerror}"))
             return
         if self._serve_metrics():
-            ready()
+            self._drive(self.node.join(self._endpoints()), ready)
+
+    def _endpoints(self) -> dict[str, tuple[str, int]]:
+        """Where other brokers reach each listener: as advertised, else where it listens, under this machine's name if everywhere."""
+        endpoints = {}
+        for name, host, port in self.addresses:
+            reachable = socket.gethostname() if host in _EVERY_ADDRESS else host
+            endpoints[name] = self.node.advertised.get(name, (reachable, port))
+        return endpoints
 
     def _serve_metrics(self) -> bool:
         if self._metrics_address is None:
@@ -140,6 +172,10 @@ class RunningBroker:
             self._take_leave()
 
     def _take_leave(self) -> None:
+        # Others go on asking until what this broker leads has been handed over.
+        self._drive(self.node.leave(), self._stop_serving)
+
+    def _stop_serving(self) -> None:
         self.server.stop_listening()
         self.node.release_waiting()
         self._drain(self.loop.clock.monotonic_ms() + DRAIN_MS)
@@ -159,6 +195,8 @@ class RunningBroker:
         if self.metrics_server is not None:
             self.metrics_server.close()
         self.server.close()
+        if self._peers is not None:
+            self._peers.close()
         self._store.close()
         self.loop.close()
         self.disk.close()

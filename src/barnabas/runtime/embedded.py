@@ -1,8 +1,8 @@
 """The coordination store of a single node: znodes in SQLite, behind the same port as ZooKeeper.
 
 Durable and atomic by SQLite's journal: after kill -9 or power loss a commit is there whole or not at all.
-A thread of its own does the writing, so fsync never holds up the loop; commits that queue up while one
-is being synced share the next sync.
+A thread of its own does the work, so fsync never holds up the loop; commits that queue up while one
+is being synced share the next sync. There is one session, as long as the process lives, and it never expires.
 """
 
 from __future__ import annotations
@@ -11,24 +11,52 @@ import contextlib
 import queue
 import sqlite3
 import threading
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.ports import CoordinationError, Create, Delete, Operation, SetData, ZNode
+from barnabas.ports import CoordinationError
+from barnabas.runtime.embedded_tree import EmbeddedTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from barnabas.ports import Operation, SessionListener, ZNode
+    from barnabas.runtime.embedded_tree import Touched
     from barnabas.runtime.loop import Loop
 
-_SCHEMA = """
-create table if not exists znode (
-  path text primary key,
-  data blob not null,
-  version integer not null
-) without rowid
-"""
 
-Done = "Callable[[Any, BaseException | None], None]"
+class _Commit(NamedTuple):
+    operations: Sequence[Operation]
+    done: Callable[[Sequence[str], BaseException | None], None]
+
+
+class _Read(NamedTuple):
+    look: Callable[[], Any]
+    #: The answer when looking fails.
+    nothing: Any
+    done: Callable[[Any, BaseException | None], None]
+
+
+class EmbeddedWatch:
+    """An interest in a path."""
+
+    def __init__(
+        self, watches: dict[EmbeddedWatch, None], path: str, changed: Callable[[], None]
+    ) -> None:
+        """Stand among these watches until it is cancelled."""
+        self._watches = watches
+        self._changed = changed
+        self.path = path
+        watches[self] = None
+
+    def cancel(self) -> None:
+        """Do not call any more."""
+        self._watches.pop(self, None)
+
+    def call(self) -> None:
+        """Call, unless another call has cancelled it."""
+        if self in self._watches:
+            self._changed()
 
 
 class EmbeddedStore:
@@ -41,10 +69,11 @@ class EmbeddedStore:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._db.execute("pragma journal_mode=wal")
             self._db.execute("pragma synchronous=full")
-            self._db.execute(_SCHEMA)
+            self._tree = EmbeddedTree(self._db)
         except sqlite3.Error as problem:
             raise OSError(f"cannot open the coordination store {path}: {problem}") from problem
-        self._jobs: queue.SimpleQueue[tuple[Sequence[Operation], Any] | None] = queue.SimpleQueue()
+        self._watches: dict[EmbeddedWatch, None] = {}
+        self._jobs: queue.SimpleQueue[_Commit | _Read | None] = queue.SimpleQueue()
         self._thread = threading.Thread(
             target=self._work, name="barnabas-coordination", daemon=True
         )
@@ -53,20 +82,34 @@ class EmbeddedStore:
     def read_tree(
         self, path: str, done: Callable[[Mapping[str, ZNode], BaseException | None], None]
     ) -> None:
-        """Answer with every path at or below `path`. Reads here and now: start-up only."""
-        below = path.rstrip("/") + "/"
-        rows = self._db.execute(
-            "select path, data, version from znode where path = ? or (path >= ? and path < ?)",
-            (path, below, below[:-1] + "0"),  # "0" is the character after "/"
-        )
-        tree = {row[0]: ZNode(row[1], row[2]) for row in rows}
-        self._loop.post(lambda: done(tree, None))
+        """Answer with every path at or below `path`."""
+        self._jobs.put(_Read(lambda: self._tree.read_tree(path), {}, done))
+
+    def read(self, path: str, done: Callable[[ZNode | None, BaseException | None], None]) -> None:
+        """Answer with what stands at `path`."""
+        self._jobs.put(_Read(lambda: self._tree.read(path), None, done))
+
+    def read_children(
+        self, path: str, done: Callable[[Sequence[str] | None, BaseException | None], None]
+    ) -> None:
+        """Answer with the names right below `path`."""
+        self._jobs.put(_Read(lambda: self._tree.read_children(path), None, done))
 
     def commit(
-        self, operations: Sequence[Operation], done: Callable[[None, BaseException | None], None]
+        self,
+        operations: Sequence[Operation],
+        done: Callable[[Sequence[str], BaseException | None], None],
     ) -> None:
         """Do all or none, durably, in the order of the calls."""
-        self._jobs.put((operations, done))
+        self._jobs.put(_Commit(operations, done))
+
+    def watch(self, path: str, changed: Callable[[], None]) -> EmbeddedWatch:
+        """Call `changed` after commits that touch the path or the list of its children."""
+        return EmbeddedWatch(self._watches, path, changed)
+
+    def on_session(self, listener: SessionListener) -> None:
+        """Tell the listener of the only session there is."""
+        self._loop.post(lambda: listener.on_connected(self._tree.session, is_new=True))
 
     def close(self) -> None:
         """Finish what is queued and close the file."""
@@ -82,14 +125,29 @@ class EmbeddedStore:
                 jobs.append(self._jobs.get())
             if None in jobs:
                 going = False
-            self._commit_together([job for job in jobs if job is not None])
+            for kind, group in groupby((job for job in jobs if job is not None), type):
+                together: list[Any] = list(group)
+                if kind is _Commit:
+                    self._commit_together(together)
+                else:
+                    for job in together:
+                        self._look(job)
 
-    def _commit_together(self, jobs: list[tuple[Sequence[Operation], Any]]) -> None:
+    def _look(self, job: _Read) -> None:
+        result, error = job.nothing, None
+        try:
+            result = job.look()
+        except sqlite3.Error as problem:
+            error = OSError(f"the coordination store cannot be read: {problem}")
+        self._loop.post(lambda: job.done(result, error))
+
+    def _commit_together(self, jobs: list[_Commit]) -> None:
         """One transaction and one sync for all; each job in a savepoint, so one refusal harms no other."""
-        outcomes: list[tuple[Any, BaseException | None]] = []
+        outcomes: list[tuple[Sequence[str], BaseException | None]] = []
         try:
             self._db.execute("begin immediate")
-            outcomes = [(done, self._try(operations)) for operations, done in jobs]
+            outcomes = [self._try(job.operations) for job in jobs]
+            self._tree.end_transactions()
             self._db.execute("commit")
         except sqlite3.Error as problem:
             with contextlib.suppress(
@@ -98,57 +156,24 @@ class EmbeddedStore:
                 if self._db.in_transaction:
                     self._db.execute("rollback")
             failure = OSError(f"the coordination store cannot be written: {problem}")
-            outcomes = [(done, failure) for _, done in jobs]
-        for done, error in outcomes:
-            self._loop.post(lambda done=done, error=error: done(None, error))  # type: ignore[misc]
+            outcomes = [((), failure) for _ in jobs]
+        for job, (paths, error) in zip(jobs, outcomes, strict=True):
+            self._loop.post(lambda done=job.done, p=paths, e=error: done(p, e))  # type: ignore[misc]
+        touched = self._tree.take_touched()
+        if self._watches:  # one that is added from now on was added after the commit
+            self._loop.post(lambda: self._tell(touched))
 
-    def _try(self, operations: Sequence[Operation]) -> CoordinationError | None:
+    def _try(self, operations: Sequence[Operation]) -> tuple[Sequence[str], BaseException | None]:
         self._db.execute("savepoint job")
         try:
-            for operation in operations:
-                _APPLY[type(operation)](self._db, operation)
+            return self._tree.apply(operations), None
         except CoordinationError as refusal:
             self._db.execute("rollback to job")
-            return refusal
+            return (), refusal
         finally:
             self._db.execute("release job")
-        return None
 
-
-def _create(db: sqlite3.Connection, operation: Create) -> None:
-    try:
-        db.execute("insert into znode values (?, ?, 0)", (operation.path, operation.data))
-    except sqlite3.IntegrityError:
-        raise CoordinationError("NODE_EXISTS", operation.path) from None
-
-
-def _set(db: sqlite3.Connection, operation: SetData) -> None:
-    _check(db, operation.path, operation.version)
-    db.execute(
-        "update znode set data = ?, version = version + 1 where path = ?",
-        (operation.data, operation.path),
-    )
-
-
-def _delete(db: sqlite3.Connection, operation: Delete) -> None:
-    _check(db, operation.path, operation.version)
-    below = operation.path + "/"
-    db.execute(
-        "delete from znode where path = ? or (path >= ? and path < ?)",
-        (operation.path, below, below[:-1] + "0"),
-    )
-
-
-def _check(db: sqlite3.Connection, path: str, version: int) -> None:
-    row = db.execute("select version from znode where path = ?", (path,)).fetchone()
-    if row is None:
-        raise CoordinationError("NO_NODE", path)
-    if version not in (-1, row[0]):
-        raise CoordinationError("BAD_VERSION", path)
-
-
-_APPLY: dict[type, Callable[[sqlite3.Connection, Any], None]] = {
-    Create: _create,
-    SetData: _set,
-    Delete: _delete,
-}
+    def _tell(self, touched: Touched) -> None:
+        for watch in list(self._watches):
+            if touched.concerns(watch.path):
+                watch.call()

@@ -19,7 +19,7 @@ def write_store(path: str, operations: Sequence[Operation]) -> None:
     loop = Loop()
     store = EmbeddedStore(loop, path)
 
-    def done(_result: None, problem: BaseException | None) -> None:
+    def done(_paths: Sequence[str], problem: BaseException | None) -> None:
         if problem is not None:
             problems.append(problem)
         loop.stop()

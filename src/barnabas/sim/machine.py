@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.broker.tasks import drive
 from barnabas.ports import World
-from barnabas.sim.coordination import SimCoordination, SimStore
+from barnabas.sim.coordination import SimCoordination
 from barnabas.sim.disk import SimDisk
+from barnabas.sim.store import SimStore
 from barnabas.sim.violation import Violation
 from barnabas.sim.world import MS, SECOND, Life, SimBackground, SimClock, SimRng, SimTimers
 
@@ -165,6 +166,7 @@ class Machine:
             self.scheduler.note(f"start failed: {type(problem).__name__}")
             self.failed_starts += 1
             self.last_failure = problem
+            self._close_coordination()
             self.life.is_over = True
             self._bury()
             self.start_later(self._chance.randint(100 * MS, SECOND))
@@ -256,6 +258,7 @@ class Machine:
             if problem is not None:
                 raise problem
             self.scheduler.note("stopped")
+            self._close_coordination()
             life.is_over = True
             self.disk.spare()
             if self.watcher is not None:
@@ -265,6 +268,10 @@ class Machine:
             self.start_later(restart_us)
 
         self.enter(lambda: drive(node.stop(), stopped))
+
+    def _close_coordination(self) -> None:
+        assert self._coordination is not None
+        self._coordination.close()
 
     def slow_down(self, longest_us: int) -> None:
         """Let background jobs take up to this long from now on."""

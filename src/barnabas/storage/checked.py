@@ -29,12 +29,16 @@ _LOOK: Final = Struct(">qi4xbI2xi")
 Range = tuple[int, int]
 
 
-def good_until(file: File, start: int, end: int, offsets: Range) -> int:
+def good_until(
+    file: File, start: int, end: int, offsets: Range, *, may_have_gaps: bool = True
+) -> int:
     """Check the batches from `start` on until `end` is reached; return where the first bad one begins, or the last good one ends.
 
-    Good ones have rising offsets within the half-open range `offsets`.
+    Good ones have rising offsets within the half-open range `offsets`, without gaps if there are none. No checksum covers the
+    base offset: that of the first batch is taken as it is, unless it is the first of the file.
     """
     next_offset, end_offset = offsets
+    is_any_allowed = may_have_gaps or start > 0
     position = start
     while position < end:
         window = memoryview(file.read(position, WINDOW_BYTES))
@@ -47,18 +51,21 @@ def good_until(file: File, start: int, end: int, offsets: Range) -> int:
                 or behind < at + HEADER_SIZE
                 or last_delta < 0
                 or not next_offset <= base_offset <= end_offset - 1 - last_delta
+                or (base_offset > next_offset and not is_any_allowed)
             ):
                 return position + at
             if behind > size:
                 break
             if crc32c(window[at + CRC_START : behind]) != crc:
                 return position + at
-            next_offset = base_offset + last_delta + 1
+            next_offset, is_any_allowed = base_offset + last_delta + 1, may_have_gaps
             at = behind
         if not at:
             at = _large_batch(file, position, window)
             if not at:
                 return position
+            base_offset, _, _, _, last_delta = _LOOK.unpack_from(window)
+            next_offset, is_any_allowed = base_offset + last_delta + 1, may_have_gaps
         position += at
     return position
 

@@ -130,6 +130,8 @@ class LogDirectory:
         self.high_watermarks: dict[TopicPartition, Offset] = {}
         #: Up to where each log was compacted. The others say what was found at the start; this one is kept in step.
         self.cleaner_offsets: dict[TopicPartition, int] = {}
+        #: Nobody can tell any more which logs were compacted.
+        self._cleaned_unknown = False
         self._disk = disk
         self._rng = rng
         self._written: dict[str, bytes] = {}
@@ -144,17 +146,34 @@ class LogDirectory:
 
         ForeignDirectory or CorruptMetaProperties if it is not ours to touch: then nothing was changed.
         """
-        self._take(cluster_id, broker_id)
+        self.take(cluster_id, broker_id)
         self._take_clean_mark()
         contents = Contents()
         self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS, contents)
         self.log_start_offsets = self._read_offsets(checkpoints.LOG_START_OFFSETS, contents)
         self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS, contents)
+        problems = len(contents.problems)
         self.cleaner_offsets = dict(self._read_offsets(checkpoints.CLEANER_OFFSETS, contents))
+        self._cleaned_unknown = len(contents.problems) > problems
         for name in self._disk.list(self.path):
             if self._disk.is_dir(f"{self.path}/{name}"):
                 self._sort_in(name, contents)
         return contents
+
+    def take(self, cluster_id: str, broker_id: int) -> None:
+        """Make the directory this broker's, or see that it is; a new one gets its id. For errors see `open`."""
+        meta = read_identity(self._disk, self.path)
+        if meta is not None:
+            meta_properties.check_owner(meta, self.path, cluster_id, broker_id)
+        self.directory_id = meta.directory_id if meta is not None else None
+        # A directory of a ZooKeeper-era broker (version 0) stays one, so that it can go back.
+        if meta is None or (meta.version == 1 and meta.directory_id is None):
+            self.directory_id = self._new_directory_id()
+            self._disk.make_dir(self.path)
+            self._disk.write_file_atomically(
+                self._file(meta_properties.FILE_NAME),
+                meta_properties.encode(MetaProperties(1, cluster_id, broker_id, self.directory_id)),
+            )
 
     def open_log(
         self, key: TopicPartition, topic_id: TopicId, config: LogConfig, now_ms: int
@@ -180,6 +199,9 @@ class LogDirectory:
             recovery_point=self.recovery_points.get(key, Offset(0)),
             log_start_offset=self.log_start_offsets.get(key, Offset(0)),
             clean=self.was_clean or is_new,
+            was_compacted=key in self.cleaner_offsets or self._cleaned_unknown,
+            high_watermark=self.high_watermarks.get(key, 0),
+            is_start_known=key in self.log_start_offsets,
         )
 
     def unclean_bytes(self, key: TopicPartition) -> int:
@@ -218,6 +240,15 @@ class LogDirectory:
         self._forget(key)
         return path
 
+    def has_folder(self, key: TopicPartition) -> bool:
+        """Tell whether there is a folder of this name, whosever it is."""
+        return self._disk.is_dir(self._file(str(key)))
+
+    def remove_folder(self, key: TopicPartition) -> None:
+        """Remove the folder of a partition that was never in use."""
+        self._disk.remove_tree(self._file(str(key)))
+        self._forget(key)
+
     def holds(self, key: TopicPartition, topic_id: TopicId) -> bool:
         """Tell whether there is a folder of this very topic's partition."""
         folder = self._file(str(key))
@@ -246,20 +277,6 @@ class LogDirectory:
         self._disk.write_file_atomically(self._file(CLEAN_SHUTDOWN_FILE), CLEAN_SHUTDOWN_CONTENT)
 
     # Opening
-
-    def _take(self, cluster_id: str, broker_id: int) -> None:
-        meta = read_identity(self._disk, self.path)
-        if meta is not None:
-            meta_properties.check_owner(meta, self.path, cluster_id, broker_id)
-        self.directory_id = meta.directory_id if meta is not None else None
-        # A directory of a ZooKeeper-era broker (version 0) stays one, so that it can go back.
-        if meta is None or (meta.version == 1 and meta.directory_id is None):
-            self.directory_id = self._new_directory_id()
-            self._disk.make_dir(self.path)
-            self._disk.write_file_atomically(
-                self._file(meta_properties.FILE_NAME),
-                meta_properties.encode(MetaProperties(1, cluster_id, broker_id, self.directory_id)),
-            )
 
     def _new_directory_id(self) -> bytes:
         while True:

@@ -101,6 +101,28 @@ class Index:
         self._parts = (0, bytearray())
         self.last = None
 
+    # Cutting off the end
+
+    def keep_keys_below(self, limit: int) -> None:
+        """Drop entries from the first with a key not below `limit` on, in memory; `trim` lets the file follow."""
+        self._keep(bisect_left(range(len(self)), limit, key=lambda one: self._at(one)[0]))
+
+    def keep_values_below(self, limit: int) -> None:
+        """Drop entries from the first with a value not below `limit` on: for values that rise as the keys do."""
+        self._keep(bisect_left(range(len(self)), limit, key=lambda one: self._at(one)[1]))
+
+    def _keep(self, count: int) -> None:
+        last = self._at(count - 1) if count else None
+        saved, tail = self._parts
+        size = count * self._entry.size
+        self._parts = (min(saved, size), tail[: max(0, size - saved)])
+        self.last = last
+
+    def trim(self) -> None:
+        """Cut the file down to the entries that are kept in it."""
+        if self.file.size() > self._parts[0]:
+            self.file.truncate(self._parts[0])
+
     def load(self, saved_bytes: int) -> bool:
         """Take entries that are in the file; tell whether they look right: whole, and the last keys rise.
 
@@ -132,7 +154,7 @@ class Index:
         )
         return self._at(number, nowait=nowait) if number < count else None
 
-    def _at(self, number: int, *, nowait: bool) -> tuple[int, int]:
+    def _at(self, number: int, *, nowait: bool = False) -> tuple[int, int]:
         saved, tail = self._parts
         size = self._entry.size
         if number * size >= saved:

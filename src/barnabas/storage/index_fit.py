@@ -17,7 +17,9 @@ def load_indexes(segment: Segment) -> bool:
     """Take over both indexes as they are on disk; tell whether they fit the segment."""
     offsets, times = segment.offset_index, segment.time_index
     whole = offsets.load(offsets.file.size()) and times.load(times.file.size())
-    return whole and _offset_index_fits(segment) and _time_index_fits(segment)
+    fits = whole and _offset_index_fits(segment) and _time_index_fits(segment)
+    segment.unsure = segment.largest if fits else None
+    return fits
 
 
 def _offset_index_fits(segment: Segment) -> bool:

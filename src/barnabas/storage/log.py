@@ -20,17 +20,22 @@ from __future__ import annotations
 from errno import EIO
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.core.epochs import LeaderEpochs
+from barnabas.core.epochs import UNDEFINED_EPOCH, LeaderEpochs
+from barnabas.storage import checksums, epoch_file
 from barnabas.storage.broken_log import BrokenLogError
+from barnabas.storage.checksums import sum_of
 from barnabas.storage.drop import DropJob
 from barnabas.storage.flush import FlushJob, FlushPoint
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
+from barnabas.storage.leader_batches import LeaderBatch, whole_batches
+from barnabas.storage.log_left import LogLeft
 from barnabas.storage.log_reader import LogReader, base_offset_of
-from barnabas.storage.names import LEADER_EPOCHS, SEGMENT_FILES, file_name
-from barnabas.storage.recovery import LogLeft, RecoveryReport, load, write_epochs
+from barnabas.storage.names import LEADER_EPOCHS, SEGMENT_FILES, TXN_INDEX, file_name
+from barnabas.storage.recovery import RecoveryReport, load, write_epochs
 from barnabas.storage.replay import index_entry
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment, remove_files
 from barnabas.storage.swap import SwapJob
+from barnabas.storage.truncation import StartOverJob, TruncationJob, cut_segment
 from barnabas.wire.batch import LOG_OVERHEAD, NO_TIMESTAMP, BatchError, stamp
 from barnabas.wire.control_batch import build_marker
 
@@ -76,6 +81,7 @@ class Log(LogReader):
         "_folder_is_new",
         "_index_interval",
         "_last_flush_ms",
+        "_may_have_gaps",
         "_names_changes",
         "_names_synced",
         "_rng",
@@ -84,6 +90,7 @@ class Log(LogReader):
         "_roll_timestamp",
         "_snapshots",
         "_swapping",
+        "_truncating",
         "config",
         "directory",
         "epochs",
@@ -127,7 +134,9 @@ class Log(LogReader):
         self._flushing: FlushJob | None = None
         #: Base offsets of segments that a new one is about to replace: until then they stay.
         self._swapping: tuple[int, ...] = ()
+        self._truncating: TruncationJob | None = None
         self._last_flush_ms = now_ms
+        self._may_have_gaps = loaded.may_have_gaps
         self.configure(config)
 
     @classmethod
@@ -142,23 +151,38 @@ class Log(LogReader):
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean: bool,
+        was_compacted: bool = False,
+        high_watermark: int | None = None,
+        is_start_known: bool = False,
     ) -> Log:
         """Open the log in an existing folder, or start an empty one there at `log_start_offset`.
 
-        `clean`, `recovery_point` and `log_start_offset` are what the checkpoints say. Blocks; see
-        `recovery` for what it does after a crash and `Log.recovery` for what it had to do.
+        From `recovery_point` on all is what the checkpoints say, see `LogLeft`. Blocks; see `recovery` for what it does after
+        a crash and `Log.recovery` for what it had to do.
         """
-        left = LogLeft(recovery_point, log_start_offset, clean)
+        left = LogLeft(
+            recovery_point, log_start_offset, clean, was_compacted, high_watermark, is_start_known
+        )
         loaded = load(disk, directory, config, left, now_ms=now_ms)
-        return cls(disk, directory, config, loaded, now_ms=now_ms, rng=rng)
+        log = cls(disk, directory, config, loaded, now_ms=now_ms, rng=rng)
+        if not clean or loaded.report.rebuilt_indexes:
+            log._write_checksums()
+        return log
 
     def configure(self, config: LogConfig) -> None:
         """Take new settings: they count from the next append."""
         self.config = config
         self._index_interval = config.index_interval_bytes
         self._flush_messages = config.flush_messages
-        self.may_have_gaps = config.compact
+        self._may_have_gaps = self._may_have_gaps or config.compact
+        for segment in self._segments:
+            segment.may_have_gaps = self._may_have_gaps
         self._set_roll_limits()
+
+    @property
+    def may_have_gaps(self) -> bool:
+        """Tell whether offsets without records are no loss: it is, or was, compacted."""
+        return self._may_have_gaps
 
     # Appending
 
@@ -179,7 +203,7 @@ class Log(LogReader):
         """End a producer's transaction here, as leader. The caller has checked the epochs. On OSError nothing changed."""
         batch, header = build_marker(marker, producer_id, producer_epoch, now_ms)
         # Before the index entry: that belongs into the segment with the marker.
-        self._roll_if_due(header, now_ms)
+        self._roll_if_due(header, self.log_end_offset + header.last_offset_delta, now_ms)
         completed = self.producers.completion(
             producer_id, self.log_end_offset, aborted=not marker.commit
         )
@@ -224,7 +248,7 @@ class Log(LogReader):
             or max_timestamp > self._roll_timestamp
             or last_offset > self._roll_offset
         ):
-            self._roll_if_due(header, now_ms)
+            self._roll_if_due(header, last_offset, now_ms)
             segment = self._active
             end += segment.size - position
             position = segment.size
@@ -313,11 +337,131 @@ class Log(LogReader):
             offset = last_offset + 1
         return base_offset
 
-    def assign_epoch(self, epoch: int) -> None:
-        """Note that the leader epoch starts here, on disk too; on OSError it is as before."""
+    # Appending as follower
+
+    def append_as_follower(self, records: memoryview, now_ms: int) -> bool:
+        """Write the batches of a leader as they are, up to the last whole one; tell whether a flush is due.
+
+        BatchError, and nothing was appended, if one is damaged or does not go behind what is here. On OSError those written
+        before it stay. A log without records may begin in the middle of a batch, whose first records the leader deleted: it
+        begins with that batch then.
+        """
+        batches = whole_batches(records, self.log_end_offset)
+        if not batches:
+            return False
+        if batches[0].header.base_offset < self.log_end_offset:
+            self._begin_below(batches[0].header.base_offset, now_ms)
+        run: list[LeaderBatch] = []
+        for batch in batches:
+            if run and not self._fits(batch, run):
+                self._write_run(run)
+                run = []
+            if not run:
+                self._prepare_run(batch.header, now_ms)
+            run.append(batch)
+        self._write_run(run)
+        return self.flush_due(now_ms)
+
+    def _begin_below(self, base_offset: int, now_ms: int) -> None:
+        """Let a log without records begin at a lower offset."""
+        if self.log_end_offset > self.log_start_offset or self.size_bytes:
+            raise BatchError(f"offset {base_offset} comes after {self.log_end_offset - 1}")
+        old = self._segments
+        segment = self._create_segment(base_offset, now_ms)
+        for one in old:
+            one.dropped = True
+            remove_files(self._disk, self.directory, one.base_offset)
+        self._segments, self._active = (segment,), segment
+        self.log_start_offset = self.log_end_offset = base_offset
+        self.recovery_point = min(self.recovery_point, base_offset)
+        self._hints.clear()
+        self._set_roll_limits()
+
+    def _fits(self, batch: LeaderBatch, run: Sequence[LeaderBatch]) -> bool:
+        """Tell whether a batch may be written together with those before it, which nothing but indexes depends on."""
+        segment, header = self._active, batch.header
+        end = segment.size + sum(one.header.size for one in run) + header.size
+        return (
+            segment.size > 0
+            and end <= self._roll_bytes
+            and header.max_timestamp <= self._roll_timestamp
+            and header.last_offset <= self._roll_offset
+            and header.partition_leader_epoch in (self.epochs.latest, UNDEFINED_EPOCH)
+            and len(run) < self._entries_left
+            and not batch.is_abort  # its index entry needs the state after those before it
+        )
+
+    def _prepare_run(self, header: BatchHeader, now_ms: int) -> None:
+        """Do what the next batch asks for before it is written: a new segment, a new epoch, room in the index."""
+        segment, epoch = self._active, header.partition_leader_epoch
+        if (
+            segment.size + header.size > self._roll_bytes
+            or header.max_timestamp > self._roll_timestamp
+            or header.last_offset > self._roll_offset
+        ):
+            self._roll_if_due(header, header.last_offset, now_ms)
+        if epoch not in (self.epochs.latest, UNDEFINED_EPOCH):
+            self.assign_epoch(epoch, header.base_offset)
+        if header.base_offset > self.log_end_offset and not self._may_have_gaps:
+            self._allow_gaps()
+        self._active.spill_when_due()
+
+    def _write_run(self, run: Sequence[LeaderBatch]) -> None:
+        """Write batches with one call. On OSError none was appended."""
+        segment = self._active
+        position = segment.size
+        is_noted = self._note_aborted(run[0])
+        try:
+            segment.log.write(position, [one.content for one in run])
+        except OSError as error:
+            self._undo_write(segment, error)
+            if is_noted:
+                self._undo_aborted(error)
+            raise
+        # From here on nothing fails. The end offset goes first: see the module.
+        self.log_end_offset = run[-1].header.next_offset
+        segment.size = position + sum(one.header.size for one in run)
+        for _, header, marker in run:
+            indexed = segment.since_index > self._index_interval
+            if header.max_timestamp > segment.largest[0]:
+                segment.largest = (header.max_timestamp, header.last_offset)
+            if indexed:
+                segment.add_index_entries(header.last_offset, position)
+                self._entries_left -= 1
+            segment.since_index += header.size
+            if position == 0:
+                segment.first_timestamp = header.max_timestamp
+            if header.producer_id >= 0:
+                self.producers.update(header, header.base_offset, marker)
+            position += header.size
+        self._set_roll_limits()
+
+    def _note_aborted(self, batch: LeaderBatch) -> bool:
+        """Put the transaction that a batch aborts into the index, before the batch is written; tell whether there was one."""
+        if not batch.is_abort:
+            return False
+        header = batch.header
+        completed = self.producers.completion(header.producer_id, header.base_offset, aborted=True)
+        if completed is None:
+            return False
+        if not len(self._active.aborted):
+            self._names_changes += 1
+        self._active.aborted.add(index_entry(self.producers, completed))
+        return True
+
+    def _allow_gaps(self) -> None:
+        """Take offsets without records for no loss: the leader has none there either."""
+        self._may_have_gaps = True
+        for segment in self._segments:
+            segment.may_have_gaps = True
+
+    def assign_epoch(self, epoch: int, start_offset: int | None = None) -> None:
+        """Note that the leader epoch starts here, or at an offset behind, on disk too; on OSError it is as before."""
         self._check_usable()
         before = self.epochs.entries
-        if not self.epochs.assign(epoch, self.log_end_offset):
+        if not self.epochs.assign(
+            epoch, self.log_end_offset if start_offset is None else start_offset
+        ):
             return
         try:
             write_epochs(self._disk, self.directory, self.epochs)
@@ -337,11 +481,19 @@ class Log(LogReader):
     def roll(self, now_ms: int) -> None:
         """Close the active segment and go on in a new one; nothing if it is empty."""
         self._check_usable()
-        old = self._active
-        if old.size == 0:
-            return
-        base_offset = self.log_end_offset
-        old.seal()
+        if self._active.size:
+            self._roll_at(self.log_end_offset, now_ms)
+
+    def _roll_at(self, base_offset: int, now_ms: int) -> None:
+        self._active.seal()
+        segment = self._create_segment(base_offset, now_ms)
+        self._segments = (*self._segments, segment)
+        self._active = segment
+        self._closed_unflushed = True
+        self._set_roll_limits()
+
+    def _create_segment(self, base_offset: int, now_ms: int) -> Segment:
+        """Make the files of the next segment, and what goes with it; on OSError there are none."""
         self._names_changes += 1
         try:
             segment = Segment.create(
@@ -349,13 +501,12 @@ class Log(LogReader):
                 now_ms=now_ms, jitter_ms=self._draw_jitter(),
             )  # fmt: skip
             self._write_snapshot()
+            self._write_checksums()
         except OSError as error:
             self._undo_create(base_offset, error)
             raise
-        self._segments = (*self._segments, segment)
-        self._active = segment
-        self._closed_unflushed = True
-        self._set_roll_limits()
+        segment.may_have_gaps = self._may_have_gaps
+        return segment
 
     def _undo_create(self, base_offset: int, error: OSError) -> None:
         try:
@@ -363,18 +514,18 @@ class Log(LogReader):
         except OSError:
             self._break(error)
 
-    def _roll_if_due(self, header: BatchHeader, now_ms: int) -> None:
+    def _roll_if_due(self, header: BatchHeader, last_offset: int, now_ms: int) -> None:
         """Apply Kafka's rules for closing a segment before a batch goes in."""
         self._check_usable()
+        assert self._truncating is None, "nothing is appended while it is cut"
         segment, config = self._active, self.config
-        if segment.size == 0:
-            return
-        last_relative = self.log_end_offset + header.last_offset_delta - segment.base_offset
-        if (
+        if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+            # So far ahead may a follower's next batch be where its leader compacted.
+            self._roll_at(max(self.log_end_offset, last_offset - MAX_RELATIVE_OFFSET), now_ms)
+        elif segment.size and (
             segment.size + header.size > config.segment_bytes
             or self._waited_ms(segment, header.max_timestamp, now_ms)
             > config.roll_ms - segment.jitter_ms
-            or last_relative > MAX_RELATIVE_OFFSET
             or self._count_entries_left() <= 0
         ):
             self.roll(now_ms)
@@ -394,7 +545,7 @@ class Log(LogReader):
         segment = self._active
         self._entries_left = self._count_entries_left()
         self._roll_offset = segment.base_offset + MAX_RELATIVE_OFFSET
-        if self._broken is not None or (self._entries_left <= 0 and segment.size):
+        if self._must_ask or (self._entries_left <= 0 and segment.size):
             self._roll_bytes = -1
         else:
             self._roll_bytes = self.config.segment_bytes
@@ -405,6 +556,11 @@ class Log(LogReader):
             self._roll_timestamp = _ALWAYS
         else:
             self._roll_timestamp = first_timestamp + self.config.roll_ms - segment.jitter_ms
+
+    @property
+    def _must_ask(self) -> bool:
+        """Tell whether no append may go in without asking, as none may go in at all."""
+        return self._broken is not None or self._truncating is not None
 
     def _count_entries_left(self) -> int:
         """Return how many batches may get an index entry; one time entry is kept for the closing."""
@@ -426,6 +582,21 @@ class Log(LogReader):
         if is_needed and self.log_end_offset > self._snapshots.latest:
             self._names_changes += 1
             self._snapshots.write(self.producers, self.log_end_offset)
+
+    def _write_checksums(self) -> None:
+        """Write down what the small files are; the next flush of names brings it to the medium."""
+        sums = {
+            file_name(segment.base_offset, TXN_INDEX): segment.aborted.sum
+            for segment in self._segments
+            if len(segment.aborted)
+        }
+        sums.update(self._snapshots.sums)
+        if self.epochs.entries:
+            sums[LEADER_EPOCHS] = sum_of(epoch_file.encode(self.epochs.entries))
+        if sums:
+            path = f"{self.directory}/{checksums.FILE_NAME}"
+            self._disk.write_file_atomically(path, checksums.encode(sums), sync=False)
+            self._names_changes += 1
 
     # Dropping from the start
 
@@ -453,6 +624,7 @@ class Log(LogReader):
         self._check_usable()
         if self.epochs.truncate_from_start(self.log_start_offset):
             write_epochs(self._disk, self.directory, self.epochs)
+            self._write_checksums()
             self._names_changes += 1
         paths: list[str] = []
         while (
@@ -472,6 +644,115 @@ class Log(LogReader):
         paths = [f"{self.directory}/{file_name(base_offset, suffix)}" for suffix in SEGMENT_FILES]
         snapshot = self._snapshots.forget(base_offset)
         return [*paths, snapshot] if snapshot else paths
+
+    # Cutting off the end
+
+    def truncate_to(self, offset: int, now_ms: int) -> list[str]:
+        """Do what `plan_truncation` plans. Blocks. Return the files put aside, for removal after file.delete.delay.ms."""
+        job = self.plan_truncation(offset, now_ms)
+        if job is None:
+            return []
+        job.run()
+        return self.on_truncated(job)
+
+    def plan_truncation(self, offset: int, now_ms: int) -> TruncationJob | None:
+        """Let the log end at or before `offset`, where a batch does; the job that lets the files follow, None if nothing is to go.
+
+        Readers see the new end at once. Bring recovery point and high watermark, which must not be above it, to disk first: what they
+        speak of would be missed at the next start, and what comes in place of the old records is not on the medium. Then run the job
+        on a background thread and hand it to `on_truncated`; until then nothing may be appended. DamagedBatch, and nothing changed,
+        where no batch is. The caller has the log's claim.
+        """
+        self._check_usable()
+        assert not self._swapping
+        assert self._truncating is None
+        if offset < self._segments[0].base_offset:
+            return self.plan_start_over(offset, now_ms)
+        if offset >= self.log_end_offset:
+            # An epoch of our own in which nothing was written may stand at the end: another's goes there now.
+            self._save_epochs(changed=self.epochs.truncate_from_end(self.log_end_offset))
+            return None
+        number = self._segment_number(self._segments, offset)
+        kept, gone = self._segments[: number + 1], self._segments[number + 1 :]
+        end_offset = cut_segment(kept[-1], offset)
+        # The size first: who reads both takes no bytes above the end.
+        self.log_end_offset = end_offset
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self.epochs.truncate_from_end(end_offset)
+        self.recovery_point = min(self.recovery_point, end_offset)
+        aside = self._put_aside(gone, end_offset)
+        self._segments, self._active = kept, kept[-1]
+        bounds = (self.log_start_offset, end_offset)
+        return self._begin_truncation(
+            TruncationJob(self._disk, self.directory, aside, kept, self._snapshots, bounds)
+        )
+
+    def plan_start_over(self, offset: int, now_ms: int) -> StartOverJob:
+        """Drop everything and begin at `offset`; the job that does, see `plan_truncation`. Readers see the old log until `on_truncated`.
+
+        The high watermark on disk must not be above the old log's start. With the next checkpoint goes the new one.
+        """
+        self._check_usable()
+        assert not self._swapping
+        assert self._truncating is None
+        self.recovery_point = min(self.recovery_point, self.log_start_offset, offset)
+        aside = self._put_aside(self._segments, -1)
+        job = StartOverJob(self._disk, self.directory, aside, self._snapshots, offset, now_ms)
+        self._begin_truncation(job)
+        return job
+
+    def _put_aside(self, gone: Sequence[Segment], end_offset: int) -> list[list[str]]:
+        """Name the files that go, of the last segment first; with it go snapshots above the new end."""
+        aside = [self._snapshots.forget_above(end_offset)]
+        for segment in reversed(gone):
+            segment.dropped = True
+            aside.append(self._paths_of(segment.base_offset))
+        return aside
+
+    def _begin_truncation(self, job: TruncationJob) -> TruncationJob:
+        self._truncating = job
+        # A flush under way says nothing about what comes in place of the old records.
+        self._flushing = None
+        self._hints.clear()
+        self._set_roll_limits()
+        return job
+
+    def on_truncated(self, job: TruncationJob) -> list[str]:
+        """Take appends again; return the files put aside, for removal after a while. An error breaks the log, and is raised."""
+        assert job is self._truncating
+        self._truncating = None
+        if job.error is not None:
+            self._break(job.error)
+            raise job.error
+        if isinstance(job, StartOverJob):
+            self._take_new_start(job)
+        self.producers = job.producers
+        self._names_changes += 1
+        self._closed_unflushed = self._has_closed_unflushed()
+        self._set_roll_limits()
+        self._save_epochs(changed=True)
+        return job.deleted
+
+    def _take_new_start(self, job: StartOverJob) -> None:
+        assert job.segment is not None
+        job.segment.may_have_gaps = self._may_have_gaps
+        job.segment.jitter_ms = self._draw_jitter()
+        self._segments, self._active = (job.segment,), job.segment
+        offset = job.segment.base_offset
+        self.log_start_offset = self.log_end_offset = self.recovery_point = offset
+        self._hints.clear()
+        self.epochs.clear()
+
+    def _save_epochs(self, *, changed: bool) -> None:
+        """Bring the file of epochs up to date; without that the log is broken."""
+        if not changed:
+            return
+        try:
+            write_epochs(self._disk, self.directory, self.epochs)
+        except OSError as error:
+            self._break(error)
+            raise
+        self._names_changes += 1
 
     # Replacing by compaction
 
@@ -499,12 +780,14 @@ class Log(LogReader):
                 self._break(job.error)
             raise job.error
         assert job.segment is not None
+        job.segment.may_have_gaps = self._may_have_gaps
         sources = job.cleaned.sources
         for segment in self._segments:
             segment.dropped = segment.dropped or segment.base_offset in sources
         kept = [segment for segment in self._segments if segment.base_offset not in sources]
         self._segments = tuple(sorted([*kept, job.segment], key=base_offset_of))
         snapshots = [self._snapshots.rename_for_delete(base) for base in sources[1:]]
+        self._write_checksums()
         return job.deleted + [path for path in snapshots if path is not None]
 
     # Flushing
@@ -519,7 +802,8 @@ class Log(LogReader):
 
         A segment is flushed as soon as it is closed, as in Kafka.
         """
-        return not self._flushing and (self._closed_unflushed or self._all_due(now_ms))
+        is_free = not self._flushing and self._truncating is None
+        return is_free and (self._closed_unflushed or self._all_due(now_ms))
 
     def _has_closed_unflushed(self) -> bool:
         return self._active.base_offset > self.recovery_point or any(
@@ -539,7 +823,7 @@ class Log(LogReader):
         Run it on a background thread and hand it to `on_flushed`. One at a time: None until then.
         """
         self._check_usable()
-        if self._flushing:
+        if self._flushing or self._truncating is not None:
             return None
         everything = everything or self._all_due(now_ms)
         end_offset = self.log_end_offset if everything else self._active.base_offset
@@ -562,11 +846,10 @@ class Log(LogReader):
         return self._flushing
 
     def _side_files(self) -> tuple[File, ...]:
-        """Name the small files that go with a change of names: the leader epochs come by a rename."""
-        epochs = f"{self.directory}/{LEADER_EPOCHS}"
-        if not self._disk.exists(epochs):
-            return self._snapshots.unsynced
-        return (*self._snapshots.unsynced, self._disk.open(epochs))
+        """Name the small files that go with a change of names: some come by a rename."""
+        paths = [f"{self.directory}/{name}" for name in (LEADER_EPOCHS, checksums.FILE_NAME)]
+        renamed = [self._disk.open(path) for path in paths if self._disk.exists(path)]
+        return (*self._snapshots.unsynced, *renamed)
 
     def _segments_to_sync(self, end_offset: int, *, everything: bool) -> list[Segment]:
         """Name those with records to flush or other changes; the active one only if it is its turn."""
@@ -587,7 +870,7 @@ class Log(LogReader):
         if job is not self._flushing:
             if job.error is not None:
                 raise job.error
-            return  # it flushed what the log has left since: see `relocate`
+            return  # it flushed what the log has left since: see `relocate`, `plan_truncation`
         self._flushing = None
         if job.error is not None:
             self._break(job.error)
@@ -613,6 +896,9 @@ class Log(LogReader):
             self._check_usable()
             self._active.seal()
             self._write_snapshot()
+            if self.epochs.truncate_from_start(self.log_start_offset):
+                write_epochs(self._disk, self.directory, self.epochs)
+            self._write_checksums()
             if self.log_end_offset:  # what never held a record can be made again
                 self._sync_rest()
         for segment in self._segments:

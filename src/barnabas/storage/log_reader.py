@@ -39,7 +39,7 @@ class LogReader:
     """See the module."""
 
     __slots__ = (
-        "_active", "_hints", "_segments", "log_end_offset", "log_start_offset", "may_have_gaps",
+        "_active", "_hints", "_segments", "log_end_offset", "log_start_offset",
     )  # fmt: skip
 
     def __init__(
@@ -51,8 +51,6 @@ class LogReader:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self._hints: dict[int, tuple[Segment, int]] = {}
-        #: Compaction leaves offsets without records.
-        self.may_have_gaps = False
 
     def read(
         self, offset: int, max_bytes: int, *, end_offset: int, min_one: bool, nowait: bool
@@ -81,7 +79,7 @@ class LogReader:
                 if found is not None and start < segment.written_from:
                     self._check(segments, number, found, nowait=nowait)
                 return found
-            if end == segment.size and not self.may_have_gaps and number + 1 < len(segments):
+            if end == segment.size and not segment.may_have_gaps and number + 1 < len(segments):
                 raise DamagedBatch(
                     f"no records from offset {offset} on in {segment.log.path}", segment.base_offset
                 )
@@ -191,13 +189,14 @@ class LogReader:
     def _upper_bound(
         self, segments: tuple[Segment, ...], number: int, found: FileSlice, *, nowait: bool
     ) -> int:
-        """Return an offset that is not below the end of the bytes found."""
+        """Return an offset that is not below the end of the bytes found: what the index leads to says it itself."""
         while segments[number].log is not found.file and number + 1 < len(segments):
             number += 1
         segment = segments[number]
         entry = segment.offset_index.find_value(found.position + found.size, nowait=nowait)
-        if entry is not None:
-            return segment.base_offset + entry[0]
+        behind = None if entry is None else segment.read_base_offset(entry[1], nowait=nowait)
+        if behind is not None:
+            return behind
         if number + 1 < len(segments):
             return segments[number + 1].base_offset
         return self.log_end_offset
@@ -208,6 +207,7 @@ class LogReader:
         """Return the first record whose timestamp is not below; BatchError if it lies in damage. Blocks."""
         start_offset = self.log_start_offset
         for segment in self._segments:
+            segment.confirm_largest()
             if segment.largest[0] >= timestamp:
                 found = segment.find_timestamp(timestamp, start_offset)
                 if found is not None:
@@ -217,6 +217,8 @@ class LogReader:
 
     def max_timestamp(self) -> Found | None:
         """Return the first record with the largest timestamp; None if none has one. Blocks."""
+        for segment in self._segments:
+            segment.confirm_largest()
         segment = max(self._segments, key=lambda segment: segment.largest[0])
         found = segment.find_largest() if segment.largest[0] >= 0 else None
         if found is None:

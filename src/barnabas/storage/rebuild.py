@@ -8,28 +8,15 @@ index.interval.bytes would have made them; nothing in quarantine is ever overwri
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING, Final
-
-from crc32c import crc32c
 
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY, Index
 from barnabas.storage.names import LOG, OFFSET_INDEX, TIME_INDEX, file_name
 from barnabas.storage.walk import LogWalk, Whole
-from barnabas.wire.batch import (
-    CRC_START,
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    MAGIC,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
-)
+from barnabas.wire.batch import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from barnabas.ports import Disk, File
-    from barnabas.storage.segment_check import Hole
 
 #: Behind the name of a file that is not in force yet. No log takes it for its own.
 TEMPORARY: Final = ".repaired"
@@ -37,9 +24,6 @@ QUARANTINE: Final = "quarantine"
 INDEX_INTERVAL_BYTES: Final = 4096
 
 _COPY_BYTES: Final = 1024 * 1024
-_HEADER: Final = Struct(">qiibIhiqqqhii")
-_CRC: Final = Struct(">I")
-_CRC_AT: Final = 17
 
 
 def copy_range(source: File, start: int, end: int, target: File, at: int) -> int:
@@ -68,28 +52,6 @@ def save_copy(disk: Disk, directory: str, name: str, source: File, span: tuple[i
     target.close()
     disk.sync_dir(folder)
     return path
-
-
-def make_filler(first_offset: int, last_offset: int, leader_epoch: int) -> bytearray:
-    """Make a batch without records for offsets that are gone.
-
-    Compaction leaves such batches, in Kafka as here, so every reader knows how to pass over one.
-    """
-    batch = bytearray(HEADER_SIZE)
-    _HEADER.pack_into(
-        batch, 0,
-        first_offset, HEADER_SIZE - LOG_OVERHEAD, leader_epoch, MAGIC, 0, 0,
-        last_offset - first_offset, NO_TIMESTAMP, NO_TIMESTAMP,
-        NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, 0,
-    )  # fmt: skip
-    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_START:]))
-    return batch
-
-
-def write_filler(target: File, at: int, hole: Hole, leader_epoch: int) -> int:
-    """Write such a batch in the place of a hole; return the position after it."""
-    target.write(at, (make_filler(hole.first_offset, hole.last_offset, leader_epoch),))
-    return at + HEADER_SIZE
 
 
 def write_indexes(disk: Disk, directory: str, base_offset: int, log_path: str) -> None:

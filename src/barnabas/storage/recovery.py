@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.core.epochs import LeaderEpochs
 from barnabas.core.producer_state import ProducerStates
-from barnabas.storage import epoch_file, quarantine
+from barnabas.storage import checksums, epoch_file, quarantine
+from barnabas.storage.checksums import sum_of
 from barnabas.storage.index_fit import load_indexes
 from barnabas.storage.leftovers import clear_leftovers
 from barnabas.storage.names import (
@@ -38,6 +39,7 @@ from barnabas.storage.names import (
     TIME_INDEX,
     TXN_INDEX,
     file_name,
+    offset_of,
     segment_bases,
 )
 from barnabas.storage.replay import replay
@@ -46,16 +48,17 @@ from barnabas.storage.scan import Scan
 from barnabas.storage.segment import Segment, remove_files
 from barnabas.storage.snapshots import Snapshots
 from barnabas.storage.swap import SwapJob
-from barnabas.storage.transaction_index import TransactionIndex
-from barnabas.wire.batch import (
-    BatchError,
-)
+from barnabas.storage.transaction_index import TransactionIndex, decode_index
+from barnabas.wire.batch import BatchError, checksum_matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from barnabas.core.epochs import EpochEntry
     from barnabas.model.config import LogConfig
     from barnabas.ports import Disk
+    from barnabas.storage.log_left import LogLeft
+    from barnabas.storage.transaction_index import AbortedTransaction
     from barnabas.wire.batch import BatchHeader
 
     #: Called with a segment, the position of a batch in it, and its header.
@@ -77,6 +80,8 @@ class RecoveryReport:
     removed_segments: list[int] = field(default_factory=list)
     #: Damage in what had been synced.
     lost: list[Lost] = field(default_factory=list)
+    #: Base offsets of segments before the log's start that are in quarantine: the leader epochs do not say that it moved.
+    set_aside: list[int] = field(default_factory=list)
     #: Base offsets of segments whose indexes were built again.
     rebuilt_indexes: list[int] = field(default_factory=list)
 
@@ -92,18 +97,11 @@ class Loaded:
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
+    #: Offsets without records are no loss.
+    may_have_gaps: bool
     #: Files were created or removed, and a crash may still take that back.
     names_changed: bool
     report: RecoveryReport
-
-
-@dataclass(slots=True, frozen=True)
-class LogLeft:
-    """What the checkpoints say about how a log was left."""
-
-    recovery_point: int
-    log_start_offset: int
-    clean: bool
 
 
 def load(disk: Disk, directory: str, config: LogConfig, left: LogLeft, *, now_ms: int) -> Loaded:
@@ -122,15 +120,22 @@ class _Loading:
         self.config = config
         self.left = left
         self.now_ms = now_ms
+        self.may_have_gaps = config.compact or left.was_compacted
         self.report = RecoveryReport()
         self.segments: list[Segment] = []
         self.producers = ProducerStates()
+        self._keep_lost_logs()
         found = disk.list(directory)
         self.names = clear_leftovers(disk, directory, found)
         self.names_changed = self.names != found
         self.recovery_point = _NO_END if left.clean else left.recovery_point
-        self.snapshots = Snapshots(disk, directory, self.names)
-        self.epochs, self.saved_epochs = self._load_epochs()
+        self.sums = checksums.read(disk, directory)
+        self.snapshots = Snapshots(disk, directory, self.names, self.sums)
+        if self.snapshots.latest >= 0 and not self.snapshots.is_latest_known:
+            self.sums.clear()  # somebody else has written here since
+            self.snapshots.sums.clear()
+        self.epochs, self.saved_epochs, self.epochs_start = self._load_epochs()
+        self.start_offset = left.start_offset(self.epochs_start)
 
     def run(self) -> Loaded:
         """Load, check, repair, in the order in which each step needs the one before."""
@@ -144,14 +149,18 @@ class _Loading:
         if sound < len(bases):
             self._recover(bases[sound:])
         log_end_offset = self._find_log_end()
+        if log_end_offset < self.left.known_end:
+            log_end_offset = self._fill_end()
         if self.left.clean:
             self._load_producers(log_end_offset)
-        if log_end_offset < self.left.log_start_offset:
+        if log_end_offset < self.start_offset:
             log_end_offset = self._start_anew()
         return self._finish(log_end_offset)
 
     def _finish(self, log_end_offset: int) -> Loaded:
-        log_start_offset = max(self.left.log_start_offset, self.segments[0].base_offset)
+        log_start_offset = max(self.start_offset, self.segments[0].base_offset)
+        if self.left.is_start_known and self.start_offset < log_start_offset:
+            self._tell_missing(self.start_offset, log_start_offset - 1)
         self.epochs.truncate_from_end(log_end_offset)
         self.epochs.truncate_from_start(log_start_offset)
         if self.epochs.entries != (self.saved_epochs or []):
@@ -172,6 +181,7 @@ class _Loading:
             log_start_offset=log_start_offset,
             log_end_offset=log_end_offset,
             recovery_point=min(self.recovery_point, log_end_offset),
+            may_have_gaps=self.may_have_gaps,
             names_changed=self.names_changed,
             report=self.report,
         )
@@ -187,14 +197,34 @@ class _Loading:
     def _drop_before_start(self, bases: Sequence[int]) -> list[int]:
         """Remove segments wholly before the log's start; the others.
 
-        A crash came while they were dropped. It may have taken any of them, and the gap is no loss.
+        A crash came while they were dropped. It may have taken any of them, and the gap is no loss. If the leader epochs do not
+        say that the start has moved, it may be the checkpoint that is wrong: then they are kept aside.
         """
-        start_offset = self.left.log_start_offset
+        start_offset = self.start_offset
         dropped = [base for base, following in pairwise(bases) if following <= start_offset]
+        is_doubted = self.epochs_start is not None and self.epochs_start < start_offset
         for base in dropped:
+            if is_doubted:
+                quarantine.take_segment(self.disk, self.directory, base)
+                self.report.set_aside.append(base)
             remove_files(self.disk, self.directory, base)
             self.names_changed = True
         return list(bases[len(dropped) :])
+
+    def _keep_lost_logs(self) -> None:
+        """Let a log file that is gone be an empty one where its index of aborted transactions is there.
+
+        That goes after the log when a segment is removed, and then it lies before the log's start. What it says of
+        transactions that began in other segments still counts.
+        """
+        names = self.disk.list(self.directory)
+        for base in [at for name in names if (at := offset_of(name, TXN_INDEX)) is not None]:
+            is_gone = not any(name.startswith(file_name(base, LOG)) for name in names)
+            if is_gone and self.left.log_start_offset <= base < self.left.known_end:
+                self.disk.open(f"{self.directory}/{file_name(base, LOG)}", create=True)
+
+    def _tell_missing(self, first_offset: int, last_offset: int) -> None:
+        self.report.lost.append(Lost(first_offset, last_offset, 0, "the records are not there", ""))
 
     def _count_sound(self, bases: Sequence[int]) -> int:
         """Tell how many segments lie wholly below the recovery point."""
@@ -219,18 +249,30 @@ class _Loading:
         aborted = TransactionIndex(self.disk, f"{self.directory}/{file_name(base, TXN_INDEX)}")
         segment = Segment(base, (files[0], files[1], files[2]), aborted, self.now_ms, 0)
         segment.size = segment.written_from = segment.log.size()
+        segment.may_have_gaps = self.may_have_gaps
         self.names_changed = self.names_changed or not indexes_there
         return segment, indexes_there
 
     def _open_sound(self, base: int, following: int | None) -> Segment:
         """Open a segment whose data is taken as it is; its indexes must look right or are built again."""
-        segment, indexes_there = self._open_files(base)
+        opened, indexes_there = self._open_files(base)
+        segment = opened
+        if not segment.size and following is not None and not self.may_have_gaps:
+            return self._rescue(base, following)
         if not (indexes_there and load_indexes(segment)):
             segment = self._rebuild(segment, following)
-        if file_name(base, TXN_INDEX) in self.names and not segment.aborted.load(base):
+        # One that was made again has its index of aborted transactions from the old one, and is no longer that.
+        if segment is opened and not self._load_aborted(segment):
             self.report.rebuilt_indexes.append(base)
             self._rebuild_aborted(segment)
         return segment
+
+    def _load_aborted(self, segment: Segment) -> bool:
+        """Take over the index of aborted transactions; tell whether it is what was written."""
+        name = file_name(segment.base_offset, TXN_INDEX)
+        fits = name not in self.names or segment.aborted.load(segment.base_offset)
+        known = self.sums.get(name)
+        return fits and known in (None, segment.aborted.sum)
 
     def _rebuild(self, segment: Segment, following: int | None) -> Segment:
         """Build the indexes of a sound segment from its data; if that is damaged, make it again from what is good."""
@@ -242,16 +284,18 @@ class _Loading:
             scan.finish()
             self.report.scanned_bytes += scan.valid_bytes
             return segment
-        known_end = self.left.recovery_point if following is None else following
-        place = Place(
-            self.directory,
-            segment.base_offset,
-            _NO_END if following is None else following,
-            known_end,
-        )
+        return self._rescue(segment.base_offset, following)
+
+    def _rescue(self, base: int, following: int | None) -> Segment:
+        """Make a segment again from what is good of it, as far as it is known to have gone."""
+        known_end = self.left.known_end if following is None else following
+        end = following
+        if end is None:
+            end = known_end if self.left.clean and known_end > base else _NO_END
+        place = Place(self.directory, base, end, known_end)
         cleaned, lost = rescue(
             self.disk, place,
-            index_interval_bytes=self.config.index_interval_bytes, may_have_gaps=self.config.compact,
+            index_interval_bytes=self.config.index_interval_bytes, may_have_gaps=self.may_have_gaps,
         )  # fmt: skip
         job = SwapJob(self.disk, self.directory, cleaned, self.now_ms)
         job.run()
@@ -262,13 +306,19 @@ class _Loading:
         self.names_changed = True
         self.report.lost += lost
         assert job.segment is not None
+        job.segment.may_have_gaps = self.may_have_gaps
         return job.segment
+
+    def _fill_end(self) -> int:
+        """Keep the offsets at the end whose records are known to have been there: they must not be given out again."""
+        self.segments[-1] = self._rescue(self.segments[-1].base_offset, None)
+        return _walk_to_end(self.segments[-1])
 
     def _rebuild_aborted(self, segment: Segment) -> None:
         """Find the aborted transactions of a segment again, from the producers at its start on."""
         producers = ProducerStates()
         start = self.snapshots.load(producers, segment.base_offset)
-        start = self.left.log_start_offset if start is None else start
+        start = self.start_offset if start is None else start
         for earlier in self.segments:
             _walk(earlier, start, partial(replay, producers, into_index=False))
         segment.aborted.reset()
@@ -280,6 +330,17 @@ class _Loading:
         if self.segments and bases[0] == self.recovery_point:
             # It may have been closed, its last time entry written, after the flush that moved the point here.
             self.segments[-1].unsynced = True
+        sound = len(self.segments)
+        while (damaged := self._find_end(bases)) is not None:
+            # What was synced is damaged: with that taken out, once more.
+            del self.segments[sound:]
+            self.producers.clear()
+            number = bases.index(damaged)
+            self._rescue(damaged, bases[number + 1] if number + 1 < len(bases) else None).close()
+            self.names = self.disk.list(self.directory)
+
+    def _find_end(self, bases: Sequence[int]) -> int | None:
+        """Take over segments up to the first bad batch; where that had been synced, return the base offset of its segment."""
         # The file of epochs may be older than these batches; they tell themselves.
         self.epochs.truncate_from_end(bases[0])
         self._load_producers(bases[0])
@@ -288,38 +349,46 @@ class _Loading:
             if expected is not None and base != expected and self._is_gap(base, expected):
                 self.report.cut_reason = f"offset {expected} is missing before segment {base}"
                 self._take_away(bases[number:])
-                return
+                return None
             if number:
                 self._write_snapshot(base)
             segment, _ = self._open_files(base)
             self.segments.append(segment)
+            aborted = self._read_aborted(base)
             segment.aborted.reset()
-            expected, whole = self._check(segment, visit=partial(self._replay, into_index=True))
-            if not whole:
+            scan = Scan(segment, self.config.index_interval_bytes)
+            scan.run(partial(self._replay, segment, into_index=True))
+            if scan.problem and scan.next_offset < self.left.known_end:
+                segment.aborted.replace(aborted)  # it tells of markers that are damaged
+                return base
+            self._cut(segment, scan)
+            expected = scan.next_offset
+            if scan.problem:
                 self._take_away(bases[number + 1 :])
-                return
+                return None
+        return None
+
+    def _read_aborted(self, base: int) -> list[AbortedTransaction]:
+        try:
+            path = f"{self.directory}/{file_name(base, TXN_INDEX)}"
+            return decode_index(self.disk.read_file(path))
+        except (FileNotFoundError, BatchError):
+            return []
 
     def _is_gap(self, base: int, expected: int) -> bool:
         """Tell whether records between two segments were lost; compaction may have taken them, too."""
-        return base < expected or not self.config.compact
+        return base < expected or not self.may_have_gaps
 
-    def _check(self, segment: Segment, visit: _Visit) -> tuple[int, bool]:
-        """Build the indexes of a segment from its data, cut at the first bad batch.
-
-        Return the offset after its last record, and whether all its bytes were good.
-        """
-        scan = Scan(segment, self.config.index_interval_bytes)
-        scan.run(partial(visit, segment))
+    def _cut(self, segment: Segment, scan: Scan) -> None:
+        """Let a segment end before its first bad batch."""
         if scan.problem:
             quarantine.save_end(self.disk, segment, scan.valid_bytes)
-        scan.finish()
-        self.report.scanned_bytes += scan.valid_bytes
-        self.report.cut_bytes += scan.cut_bytes
-        if scan.problem:
             self.report.cut_reason = (
                 f"{scan.problem} at byte {scan.valid_bytes} of {segment.log.path}"
             )
-        return scan.next_offset, not scan.problem
+        scan.finish()
+        self.report.scanned_bytes += scan.valid_bytes
+        self.report.cut_bytes += scan.cut_bytes
 
     def _take_away(self, bases: Sequence[int]) -> None:
         """Put segments after a cut into quarantine, the last first, so that a crash leaves no gap."""
@@ -339,7 +408,7 @@ class _Loading:
     def _find_log_end(self) -> int:
         """Return the offset after the last record, taking the last segment's word for it if it is sound."""
         if not self.segments:
-            base = self.left.log_start_offset
+            base = self.start_offset
             segment = Segment.create(
                 self.disk, self.directory, base, now_ms=self.now_ms, jitter_ms=0
             )
@@ -364,8 +433,8 @@ class _Loading:
             return _walk_to_end(self.segments[number])
 
     def _start_anew(self) -> int:
-        """Drop all segments: the log's start was moved past everything that is here."""
-        self._remove([segment.base_offset for segment in self.segments])
+        """Put all segments aside: the log's start was moved past everything that is here."""
+        self._take_away([segment.base_offset for segment in self.segments])
         self.segments.clear()
         self.epochs.clear()
         self.producers.clear()
@@ -377,14 +446,19 @@ class _Loading:
         self.snapshots.write(self.producers, offset)
         self.names_changed = True
 
-    def _load_epochs(self) -> tuple[LeaderEpochs, list[tuple[int, int]] | None]:
-        """Return the history, and what its file says; None if there is no good file."""
+    def _load_epochs(self) -> tuple[LeaderEpochs, list[EpochEntry] | None, int | None]:
+        """Return the history, what its file says (None if there is no good one), and where it begins, if that is sure."""
         try:
             content = self.disk.read_file(f"{self.directory}/{LEADER_EPOCHS}")
             epochs = LeaderEpochs(epoch_file.decode(content))
         except (FileNotFoundError, ValueError):
-            return LeaderEpochs(), None
-        return epochs, list(epochs.entries)
+            return LeaderEpochs(), None, None
+        entries, known = list(epochs.entries), self.sums.get(LEADER_EPOCHS)
+        if known == sum_of(content):
+            return epochs, entries, entries[0].start_offset if entries else None
+        if known is not None and self.left.clean:
+            return LeaderEpochs(), None, None
+        return epochs, entries, None
 
     def _rebuild_epochs(self) -> None:
         """Take the history from the batches that will not be checked anyway."""
@@ -397,12 +471,12 @@ class _Loading:
 
     def _load_producers(self, end_offset: int) -> None:
         """Bring producers up to `end_offset` from the newest snapshot before it and the batches since."""
-        had_snapshots = self.snapshots.latest >= 0
+        had_snapshots = self.snapshots.latest >= 0 or bool(self.snapshots.sums)
         start = self.snapshots.load(self.producers, end_offset)
         if start is None:
             if self.left.clean and not had_snapshots:
                 return  # a log closed cleanly without one had no producers
-            start = self.left.log_start_offset
+            start = self.start_offset
         ends = [segment.base_offset for segment in self.segments[1:]]
         for segment, segment_end in zip(self.segments, [*ends, end_offset], strict=False):
             if segment_end > start:
@@ -435,13 +509,15 @@ def _pass_by(_segment: Segment, _position: int, _header: BatchHeader) -> None:
 
 
 def _walk_to_end(segment: Segment) -> int:
-    """Return the offset after the last record, walking from the last index entry, which must be right."""
+    """Return the offset after the last record, checking the batches from the last index entry on, which must be right."""
     last = segment.offset_index.last
     position, indexed_offset = (last[1], segment.base_offset + last[0]) if last else (0, None)
     end = segment.base_offset
     for at, header in segment.headers(position, segment.size):
         if at == position and indexed_offset not in (None, header.last_offset):
             raise BatchError("the offset index does not fit the log")
+        if not checksum_matches(memoryview(segment.log.read(at, header.size)), header):
+            raise BatchError("a batch with a wrong checksum")
         end = header.next_offset
     return end
 

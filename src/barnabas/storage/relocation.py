@@ -15,6 +15,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from barnabas.storage import checksums
 from barnabas.storage.names import (
     LEADER_EPOCHS,
     LOG,
@@ -89,6 +90,7 @@ class Relocation:
         self._copy_indexes(active)
         self._copy_snapshots()
         self._replace(LEADER_EPOCHS)
+        self._replace(checksums.FILE_NAME)
         self._remove_dropped()
 
     def move_log(self, folder: str) -> None:

@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.storage import checkpoints, epoch_file, partition_metadata
 from barnabas.storage.directory import CLEAN_SHUTDOWN_FILE
+from barnabas.storage.filler import fill
 from barnabas.storage.names import LEADER_EPOCHS, LOG, TXN_INDEX, file_name
 from barnabas.storage.rebuild import (
     TEMPORARY,
     copy_range,
     put_in_place,
     save_copy,
-    write_filler,
     write_indexes,
 )
 from barnabas.storage.transaction_index import encode_index
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from barnabas.core.epochs import EpochEntry
     from barnabas.model.ids import TopicId, TopicPartition
-    from barnabas.ports import Disk
+    from barnabas.ports import Disk, File
     from barnabas.storage.segment_check import Hole, SegmentReport
     from barnabas.storage.transaction_index import AbortedTransaction
     from barnabas.storage.verify import PartitionReport
@@ -111,12 +111,20 @@ class RewriteSegment:
                 name = f"{file_name(self.base_offset, LOG)}.{hole.position}-{hole.position + hole.size}"
                 save_copy(disk, self.directory, name, source, (hole.position, hole.size))
             if hole.first_offset <= hole.last_offset <= self.base_offset + _MAX_RELATIVE_OFFSET:
-                at = write_filler(target, at, hole, self._epoch_at(hole.first_offset))
+                at = self._fill(target, at, hole)
             position = hole.position + hole.size
         copy_range(source, position, self.size_bytes, target, at)
         target.sync()
         write_indexes(disk, self.directory, self.base_offset, path + TEMPORARY)
         put_in_place(disk, self.directory, self.base_offset)
+
+    def _fill(self, target: File, at: int, hole: Hole) -> int:
+        """Write batches in the place of a hole; return the position after them."""
+        epoch = self._epoch_at(hole.first_offset)
+        for _, batch in fill(hole.first_offset, hole.last_offset, epoch, hole.markers):
+            target.write(at, (batch,))
+            at += len(batch)
+        return at
 
     def _path(self, suffix: str) -> str:
         return f"{self.directory}/{file_name(self.base_offset, suffix)}"

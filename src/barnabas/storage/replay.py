@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.storage.transaction_index import AbortedTransaction
-from barnabas.wire.batch import NO_PRODUCER_ID
+from barnabas.wire.batch import NO_PRODUCER_ID, BatchError
 from barnabas.wire.control_batch import find_marker
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from barnabas.core.open_transactions import CompletedTransaction
     from barnabas.core.producer_state import ProducerStates
     from barnabas.storage.segment import Segment
@@ -38,6 +40,18 @@ def replay(
         if completed is not None:
             segment.aborted.add(index_entry(producers, completed))
     producers.update(header, header.base_offset, marker)
+
+
+def replay_from(producers: ProducerStates, segments: Iterable[Segment], start: int) -> None:
+    """Note all batches from the one with offset `start` on, without checking them. Blocks."""
+    for segment in segments:
+        try:
+            position = segment.find_batch(start, segment.size)
+            if position is not None:
+                for at, header in segment.headers(position, segment.size):
+                    replay(producers, segment, at, header, into_index=False)
+        except BatchError:
+            continue  # damage shows when it is read; the rest still counts
 
 
 def index_entry(producers: ProducerStates, completed: CompletedTransaction) -> AbortedTransaction:

@@ -15,9 +15,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.storage.cleaned_segment import CleanedSegment, CleanedWriter
+from barnabas.storage.filler import fill
 from barnabas.storage.names import LOG, TXN_INDEX, file_name
-from barnabas.storage.rebuild import make_filler, save_copy
+from barnabas.storage.rebuild import save_copy
 from barnabas.storage.transaction_index import decode_index
+from barnabas.storage.transaction_walk import Transactions
 from barnabas.storage.walk import Damaged, LogWalk
 from barnabas.wire.batch import NO_TIMESTAMP, BatchError
 
@@ -84,23 +86,33 @@ class _Rescue:
         self._epoch = 0
         self._damage: Damaged | None = None
         self._lost: list[Lost] = []
+        self._transactions = Transactions()
+        self._aborted = self._read_aborted()
 
     def run(self) -> tuple[CleanedSegment, list[Lost]]:
         place = self._place
         walk = LogWalk(
-            self._file, first_offset=place.base_offset, end_offset=place.end_offset, deep=False
+            self._file,
+            first_offset=place.base_offset,
+            end_offset=place.end_offset,
+            may_have_gaps=self._may_have_gaps,
+            deep=False,
         )
         for piece in walk.pieces():
             if isinstance(piece, Damaged):
                 self._damage = piece
                 continue
-            header = piece.header
+            header, batch = piece.header, walk.read(piece)
             self._fill(header.base_offset)
-            self._writer.append(walk.read(piece), header.last_offset, header.max_timestamp)
+            self._writer.append(batch, header.last_offset, header.max_timestamp)
+            aborted = self._transactions.on_batch(header, batch)
+            if aborted is not None:
+                self._aborted.setdefault(aborted.last_offset, aborted)
             self._next_offset = header.next_offset
             self._epoch = header.partition_leader_epoch
         self._fill(max(self._next_offset, place.known_end_offset))
-        return self._writer.finish(self._aborted(), (place.base_offset,)), self._lost
+        entries = [self._aborted[offset] for offset in sorted(self._aborted)]
+        return self._writer.finish(entries, (place.base_offset,)), self._lost
 
     def _fill(self, end_offset: int) -> None:
         """Account for what lies between the last good batch and this offset."""
@@ -113,8 +125,9 @@ class _Rescue:
             reason, size = damage.reason, damage.size
             path = self._save(damage)
         self._lost.append(Lost(first, last, size, reason, path))
-        if first <= last:
-            self._writer.append(make_filler(first, last, self._epoch), last, NO_TIMESTAMP)
+        markers = self._transactions.lost_markers(self._aborted.values(), first, last)
+        for last_offset, batch in fill(first, last, self._epoch, markers):
+            self._writer.append(batch, last_offset, NO_TIMESTAMP)
 
     def _save(self, damage: Damaged) -> str:
         place = self._place
@@ -124,13 +137,15 @@ class _Rescue:
             self._disk, place.directory, name, self._file, (damage.position, damage.size)
         )
 
-    def _aborted(self) -> list[AbortedTransaction]:
+    def _read_aborted(self) -> dict[int, AbortedTransaction]:
+        """Return what the index says, by the offsets of the markers; if it says nothing, the batches do."""
         place = self._place
         try:
             path = f"{place.directory}/{file_name(place.base_offset, TXN_INDEX)}"
-            return decode_index(self._disk.read_file(path))
+            found = decode_index(self._disk.read_file(path))
         except (FileNotFoundError, BatchError):
-            return []
+            return {}
+        return {one.last_offset: one for one in found}
 
 
 def _no_throttle(_size_bytes: int) -> None:

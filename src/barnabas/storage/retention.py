@@ -38,6 +38,8 @@ class StoredSegment(Protocol):
 
     base_offset: int
     size: int
+    #: The largest timestamp, while nobody has made sure of it.
+    unsure: tuple[int, int] | None
 
     def largest_timestamp(self) -> int:
         """Give the largest timestamp of its records, or when it was written if they have none."""

@@ -7,6 +7,10 @@ Invariants: bytes up to `size` are whole batches with rising offsets; an index e
 batch once more than index.interval.bytes were added since the last one, as in Kafka; `largest` is the
 largest timestamp and the last offset of the first batch that carries it.
 
+What was on disk before may be damaged, and no index has a checksum. So an entry is believed only if the batch that it leads to
+says the same; the base offset of a batch, which no checksum covers, only if it follows on the one before, where the log has
+no gaps. What does not fit is DamagedBatch: the segment is made again, indexes included (`rescue.py`).
+
 Reading is safe from a background thread while the loop appends: it takes `size` once and never looks beyond.
 """
 
@@ -80,10 +84,12 @@ class Segment:
         "jitter_ms",
         "largest",
         "log",
+        "may_have_gaps",
         "offset_index",
         "since_index",
         "size",
         "time_index",
+        "unsure",
         "unsynced",
         "written_from",
     )
@@ -107,9 +113,13 @@ class Segment:
         self.written_from = 0
         #: What else may be handed out without a look: ranges whose batches were checked, in order.
         self.checked: tuple[tuple[int, int], ...] = ()
+        #: Compaction leaves offsets without records.
+        self.may_have_gaps = True
         #: Bytes added since the batch that got the last index entry, itself included.
         self.since_index = 0
         self.largest: tuple[int, int] = (NO_TIMESTAMP, base_offset)
+        #: What the time index on disk says of `largest`; None once the batches have been asked.
+        self.unsure: tuple[int, int] | None = None
         #: Largest timestamp of the first batch; None while it has not been read.
         self.first_timestamp: int | None = None
         self.created_ms = created_ms
@@ -156,6 +166,7 @@ class Segment:
         other.size, other.written_from = self.size, self.size
         other.since_index, other.largest = self.since_index, self.largest
         other.first_timestamp = self.first_timestamp
+        other.may_have_gaps = self.may_have_gaps
         return other
 
     # Adding
@@ -215,20 +226,31 @@ class Segment:
     def find_batch(self, offset: int, end: int, *, nowait: bool = False) -> int | None:
         """Return the position of the first batch that ends at or after `offset`; None if none up to `end`.
 
-        The inner loop is what a reader in the middle of small batches costs: it looks at three fields only.
+        The inner loop is what a reader in the middle of small batches costs: it looks at four fields only.
         """
         entry = self.offset_index.find(offset - self.base_offset, nowait=nowait)
-        position = entry[1] if entry else 0
-        unpack = _SPAN.unpack_from
+        position, next_offset = entry[1] if entry else 0, self.base_offset
+        if not 0 <= position <= end:
+            raise self._wrong_index(self.offset_index, position)
+        is_gap_allowed, unpack = self.may_have_gaps, _SPAN.unpack_from
         while position < end:
             data = self.read_log(position, min(_HEADERS_BYTES, end - position), nowait=nowait)
+            if entry:
+                next_offset = self._check_entry(entry, data, nowait=nowait)
+                entry = None
             at, last = 0, len(data) - HEADER_SIZE
             while at <= last:
                 base_offset, length, magic, last_offset_delta = unpack(data, at)
-                if base_offset + last_offset_delta >= offset:
-                    return position + at
-                if magic != MAGIC or length < _MIN_LENGTH:
+                if (
+                    magic != MAGIC
+                    or length < _MIN_LENGTH
+                    or base_offset < next_offset
+                    or (base_offset > next_offset and not is_gap_allowed)
+                ):
                     raise self._no_batch(position + at)
+                next_offset = base_offset + last_offset_delta + 1
+                if next_offset > offset:
+                    return position + at
                 at += length + LOG_OVERHEAD
             if at == 0:
                 raise self._no_batch(position)
@@ -237,22 +259,56 @@ class Segment:
             raise self._no_batch(position)  # a length that is no length
         return None
 
+    def _check_entry(self, entry: tuple[int, int], data: bytes, *, nowait: bool) -> int:
+        """Hold an entry of the offset index against the batch that it leads to, `data`; return the base offset of that.
+
+        In our indexes it names the last offset of the batch, in some of Kafka's that of a later one.
+        """
+        indexed_offset, position = self.base_offset + entry[0], entry[1]
+        if len(data) < HEADER_SIZE:
+            raise self._no_batch(position)
+        header = read_header(data)
+        if not (_is_plausible(header) and header.base_offset <= indexed_offset):
+            raise self._wrong_index(self.offset_index, position)
+        if header.last_offset != indexed_offset and position + header.size < self.size:
+            # The one behind it tells whether its base offset is right.
+            for _ in zip(range(2), self.headers(position, self.size, nowait=nowait), strict=False):
+                pass
+        return header.base_offset
+
     def headers(
         self, position: int, end: int, *, nowait: bool = False
     ) -> Iterator[tuple[int, BatchHeader]]:
         """Walk over the batches in [position, end), both batch boundaries; BatchError if they are none."""
+        next_offset = self.base_offset if position == 0 else None
         while position < end:
             data = self.read_log(position, min(_HEADERS_BYTES, end - position), nowait=nowait)
             at = 0
             while at + HEADER_SIZE <= len(data):
                 header = read_header(data, at)
-                if not _is_plausible(header) or position + at + header.size > end:
+                if (
+                    not _is_plausible(header)
+                    or position + at + header.size > end
+                    or not self._follows(header, next_offset)
+                ):
                     raise self._no_batch(position + at)
                 yield position + at, header
+                next_offset = header.next_offset
                 at += header.size
             if at == 0:
                 raise self._no_batch(position)
             position += at
+
+    def _follows(self, header: BatchHeader, next_offset: int | None) -> bool:
+        """Tell whether a batch may stand where this offset is expected; None if any may."""
+        if next_offset is None or header.base_offset == next_offset:
+            return True
+        return self.may_have_gaps and header.base_offset > next_offset
+
+    def _wrong_index(self, index: Index, position: int) -> BatchError:
+        return DamagedBatch(
+            f"{index.file.path} does not fit the batch at byte {position}", self.base_offset
+        )
 
     def _no_batch(self, position: int) -> BatchError:
         return DamagedBatch(
@@ -282,7 +338,9 @@ class Segment:
             return end
         if nowait:
             raise WouldBlock
-        good = good_until(self.log, start, limit, (self.base_offset, end_offset))
+        good = good_until(
+            self.log, start, limit, (self.base_offset, end_offset), may_have_gaps=self.may_have_gaps
+        )
         if good == start:
             raise self._no_batch(start)
         self.checked = joined(self.checked, (start, good))
@@ -292,6 +350,14 @@ class Segment:
         """Return the size of the batch that starts here."""
         data = self.read_log(position, LOG_OVERHEAD, nowait=nowait)
         return int.from_bytes(data[8:], "big", signed=True) + LOG_OVERHEAD
+
+    def read_base_offset(self, position: int, *, nowait: bool) -> int | None:
+        """Return the base offset of the batch that an index says is here; None if there is none."""
+        if not 0 <= position <= self.size - HEADER_SIZE:
+            return None
+        data = self.read_log(position, HEADER_SIZE, nowait=nowait)
+        header = read_header(data)
+        return header.base_offset if _is_plausible(header) else None
 
     def read_first_timestamp(self) -> int:
         """Return the largest timestamp of the first batch, from the file if need be."""
@@ -303,16 +369,44 @@ class Segment:
     def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[Record, int] | None:
         """Return the first record at or after both, and the leader epoch of its batch. Blocks."""
         size = self.size
-        entry = self.time_index.find(timestamp)
-        offset = max(from_offset, self.base_offset + entry[1] if entry else 0)
-        start = self.offset_index.find(offset - self.base_offset)
-        for position, header in self.headers(start[1] if start else 0, size):
+        # An entry below the time: all that is before it is below, too. One that equals it may stand behind equal ones.
+        entry = self.time_index.find(timestamp - 1)
+        if entry is not None:
+            offset = self.base_offset + entry[1]
+            self._check_time(entry[0], offset)
+            from_offset = max(from_offset, offset)
+        position = self.find_batch(from_offset, size)
+        for at, header in self.headers(position, size) if position is not None else ():
             if header.max_timestamp < timestamp:
                 continue
-            for record in self.read_batch(position, header):
+            for record in self.read_batch(at, header):
                 if record.timestamp >= timestamp and record.offset >= from_offset:
                     return record, header.partition_leader_epoch
         return None
+
+    def _check_time(self, timestamp: int, offset: int) -> int:
+        """Hold an entry of the time index against the batch that has its offset; return where that is."""
+        position = self.find_batch(offset, self.size)
+        if position is None:
+            raise self._wrong_index(self.time_index, self.size)
+        _, header = next(self.headers(position, self.size))
+        if header.base_offset > offset or header.max_timestamp != timestamp:
+            raise self._wrong_index(self.time_index, position)
+        return position
+
+    def confirm_largest(self) -> None:
+        """Make sure that `largest`, if it came from the time index, is what the batches say. Blocks.
+
+        Costs a look at the end of the segment, if the times in it rise. DamagedBatch if it is wrong.
+        """
+        if self.unsure is None:
+            return
+        timestamp, offset = self.unsure
+        position = self._check_time(timestamp, offset) if timestamp >= 0 else 0
+        for at, header in self.headers(position, self.written_from):
+            if header.max_timestamp > timestamp:
+                raise self._wrong_index(self.time_index, at)
+        self.unsure = None
 
     def find_largest(self) -> tuple[Record, int] | None:
         """Return the first record with the largest timestamp, and its leader epoch. Blocks."""

@@ -17,13 +17,14 @@ from barnabas.storage.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, fil
 from barnabas.storage.transaction_index import AbortedTransaction, decode_index
 from barnabas.storage.walk import Damaged, LogWalk, Whole
 from barnabas.wire.batch import BatchError
-from barnabas.wire.control_batch import read_marker
+from barnabas.wire.control_batch import find_marker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.ports import Disk, File
-    from barnabas.wire.batch import BatchHeader
+    from barnabas.storage.filler import LostMarker
+    from barnabas.storage.transaction_walk import Transactions
 
 
 class Hole(NamedTuple):
@@ -36,27 +37,8 @@ class Hole(NamedTuple):
     last_offset: int
     reason: str
     is_torn: bool = False
-
-
-class Transactions:
-    """Which transactions are open, while the batches of a partition go by; and which were aborted."""
-
-    def __init__(self) -> None:
-        """Know of none."""
-        self._first_offsets: dict[int, int] = {}
-
-    def on_records(self, header: BatchHeader) -> None:
-        """Note a batch of records."""
-        if header.is_transactional:
-            self._first_offsets.setdefault(header.producer_id, header.base_offset)
-
-    def on_marker(self, header: BatchHeader, *, commit: bool) -> AbortedTransaction | None:
-        """Note the end of a transaction; return it if records of it were aborted."""
-        first_offset = self._first_offsets.pop(header.producer_id, None)
-        if commit or first_offset is None:
-            return None
-        stable = min(self._first_offsets.values(), default=header.next_offset)
-        return AbortedTransaction(first_offset, header.producer_id, header.base_offset, stable)
+    #: Of aborted transactions, in order: where readers must find an end.
+    markers: tuple[LostMarker, ...] = ()
 
 
 @dataclass(slots=True)
@@ -114,9 +96,12 @@ class _Check:
         self._offsets = OffsetIndexCheck(offsets, base) if offsets else None
         self._times = TimeIndexCheck(times, base) if times else None
         end = place.end_offset if place.end_offset is not None else base + MAX_OFFSETS
-        self._walk = LogWalk(self._log, first_offset=base, end_offset=end)
+        self._walk = LogWalk(
+            self._log, first_offset=base, end_offset=end, may_have_gaps=place.compacted
+        )
         self._bad: Damaged | None = None
         self._abort_markers: dict[tuple[int, int], None] = {}
+        self._indexed, self._index_problem = self._read_aborted()
 
     def run(self, progress: Callable[[int], None]) -> SegmentReport:
         for piece in self._walk.pieces():
@@ -163,19 +148,13 @@ class _Check:
             self._times.on_hole()
 
     def _follow_transaction(self, piece: Whole) -> None:
-        header = piece.header
-        if not header.is_control:
-            self._transactions.on_records(header)
-            return
-        try:
-            marker = read_marker(self._walk.read(piece))
-        except BatchError:
-            return
-        if marker is None:
-            return
-        if not marker.commit:
-            self._abort_markers[header.producer_id, header.base_offset] = None
-        aborted = self._transactions.on_marker(header, commit=marker.commit)
+        header, batch = piece.header, memoryview(b"")
+        if header.is_control:
+            batch = self._walk.read(piece)
+            marker = find_marker(batch)
+            if marker is not None and not marker.commit:
+                self._abort_markers[header.producer_id, header.base_offset] = None
+        aborted = self._transactions.on_batch(header, batch)
         if aborted is not None:
             self._report.aborted.append(aborted)
 
@@ -183,11 +162,20 @@ class _Check:
         """Write down what is missing between the last good batch and this offset."""
         bad, self._bad = self._bad, None
         first, last = self._report.end_offset, next_offset - 1
+        if bad is None and (last < first or self._place.compacted):
+            return
+        markers = self._lost_markers(first, last)
         if bad is not None:
-            hole = Hole(bad.position, bad.size, first, last, bad.reason, bad.is_torn)
-            self._report.holes.append(hole)
-        elif last >= first and not self._place.compacted:
-            self._report.holes.append(Hole(position, 0, first, last, "records are missing"))
+            hole = Hole(bad.position, bad.size, first, last, bad.reason, bad.is_torn, markers)
+        else:
+            hole = Hole(position, 0, first, last, "records are missing", markers=markers)
+        self._report.holes.append(hole)
+
+    def _lost_markers(self, first_offset: int, last_offset: int) -> tuple[LostMarker, ...]:
+        """Find which aborted transactions ended in a hole; the index goes on to tell of them."""
+        lost = [one for one in self._indexed if first_offset <= one.last_offset <= last_offset]
+        self._report.aborted += lost
+        return tuple(self._transactions.lost_markers(lost, first_offset, last_offset))
 
     # The end
 
@@ -211,19 +199,43 @@ class _Check:
         if problem:
             self._report.index_problems[suffix] = problem
 
-    def _transaction_index_problem(self) -> str:
+    def _read_aborted(self) -> tuple[list[AbortedTransaction], str]:
+        """Return what the index says, or what is wrong with it."""
         try:
-            found = decode_index(self._disk.read_file(self._path(TXN_INDEX)))
+            return decode_index(self._disk.read_file(self._path(TXN_INDEX))), ""
         except FileNotFoundError:
-            found = []
+            return [], ""
         except BatchError as problem:
-            return str(problem)
-        entries = {(one.producer_id, one.last_offset) for one in found}
+            return [], str(problem)
+
+    def _transaction_index_problem(self) -> str:
+        if self._index_problem:
+            return self._index_problem
+        entries = {(one.producer_id, one.last_offset): one for one in self._indexed}
         for one in self._report.aborted:
-            if (one.producer_id, one.last_offset) not in entries:
+            found = entries.get((one.producer_id, one.last_offset))
+            if found is None:
                 return f"the transaction aborted at offset {one.last_offset} is not in it"
-        if not self._report.holes:
-            for one in found:
-                if (one.producer_id, one.last_offset) not in self._abort_markers:
-                    return f"no transaction was aborted at offset {one.last_offset}"
+            if not self._agrees(found, one):
+                return f"the transaction aborted at offset {one.last_offset} is another in it"
+        ends = {
+            *self._abort_markers,
+            *((m.producer_id, m.offset) for h in self._report.holes for m in h.markers),
+        }
+        for one in self._indexed:
+            if (one.producer_id, one.last_offset) not in ends:
+                return f"no transaction was aborted at offset {one.last_offset}"
         return ""
+
+    def _agrees(self, entry: AbortedTransaction, seen: AbortedTransaction) -> bool:
+        """Tell whether an entry would make readers leave out what they must, and nothing else.
+
+        Records of the transaction may be gone, to retention, compaction or damage, so that it seems to begin later.
+        """
+        if self._transactions.is_patchy or self._place.compacted:
+            return True
+        if entry.first_offset > seen.first_offset:
+            return False
+        begins_before = entry.first_offset < min(seen.first_offset, self._place.base_offset)
+        is_first = begins_before or entry.first_offset == seen.first_offset
+        return is_first and entry.last_stable_offset <= seen.last_stable_offset

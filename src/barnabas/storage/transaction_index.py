@@ -16,7 +16,10 @@ from bisect import bisect_left
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from crc32c import crc32c
+
 from barnabas.ports import WouldBlock
+from barnabas.storage.checksums import Sum
 from barnabas.wire.batch import BatchError
 
 if TYPE_CHECKING:
@@ -65,33 +68,41 @@ def encode_index(entries: Iterable[AbortedTransaction]) -> bytes:
 class TransactionIndex:
     """See the module."""
 
-    __slots__ = ("_disk", "_file", "_path", "_size", "_synced")
+    __slots__ = ("_crc", "_disk", "_file", "_path", "_size", "_synced")
 
     def __init__(self, disk: Disk, path: str) -> None:
         """Stand for a file that need not be there; `load` looks."""
         self._disk = disk
         self._path = path
         self._file: File | None = None
-        self._size = 0
+        self._size = self._crc = 0
         self._synced = True
 
     def __len__(self) -> int:
         """Count the entries."""
         return self._size // _ENTRY.size
 
+    @property
+    def sum(self) -> Sum:
+        """What its file is, for `checksums.py`."""
+        return Sum(self._size, self._crc)
+
     def add(self, entry: AbortedTransaction) -> None:
         """Write an entry behind the others. On OSError it does not count."""
         if self._file is None:
             self._file = self._disk.open(self._path, create=True)
         self._synced = False
-        self._file.write(self._size, (encode_index([entry]),))
+        content = encode_index([entry])
+        self._file.write(self._size, (content,))
         self._size += _ENTRY.size
+        self._crc = crc32c(content, self._crc)
 
     def drop_last(self) -> None:
         """Take the newest entry back: its marker was not written."""
         assert self._file is not None
         self._file.truncate(self._size - _ENTRY.size)
         self._size -= _ENTRY.size
+        self._crc = crc32c(self._read(0, self._size))
 
     def find(
         self, first_offset: int, end_offset: int, *, nowait: bool
@@ -123,12 +134,13 @@ class TransactionIndex:
         other = TransactionIndex(self._disk, path)
         if self._size:
             other._file = self._disk.open(path)
-            other._size = self._size
+            other._size, other._crc = self._size, self._crc
             other._synced = False
         return other
 
     def load(self, base_offset: int) -> bool:
         """Take over the entries that are on disk; tell whether they look right."""
+        self._crc = 0
         try:
             self._file = self._disk.open(self._path)
             self._size = self._file.size()
@@ -139,9 +151,9 @@ class TransactionIndex:
         last_offset = base_offset - 1
         try:
             for position in range(0, self._size, _PIECE_BYTES):
-                for entry in decode_index(
-                    self._read(position, min(_PIECE_BYTES, self._size - position))
-                ):
+                piece = self._read(position, min(_PIECE_BYTES, self._size - position))
+                self._crc = crc32c(piece, self._crc)
+                for entry in decode_index(piece):
                     if not last_offset < entry.last_offset >= entry.first_offset:
                         return False
                     last_offset = entry.last_offset
@@ -152,7 +164,25 @@ class TransactionIndex:
     def reset(self) -> None:
         """Drop every entry, on disk too: before a replay."""
         self._disk.remove(self._path)
-        self._file, self._size = None, 0
+        self._file, self._size, self._crc = None, 0, 0
+
+    def replace(self, entries: Iterable[AbortedTransaction]) -> None:
+        """Hold these entries and no others."""
+        self.reset()
+        for entry in entries:
+            self.add(entry)
+
+    def keep_below(self, offset: int) -> None:
+        """Drop entries whose markers are at `offset` or behind, in memory; `trim` lets the file follow."""
+        self._size = bisect_left(range(len(self)), offset, key=self._last_offset) * _ENTRY.size
+        if self._file is not None:
+            self._crc = crc32c(self._read(0, self._size))
+
+    def trim(self) -> None:
+        """Cut the file down to the entries that are kept."""
+        if self._file is not None and self._file.size() > self._size:
+            self._synced = False
+            self._file.truncate(self._size)
 
     def sync(self) -> None:
         """Bring it to the medium. Blocks."""

@@ -26,7 +26,8 @@ from barnabas.storage.names import (
     offset_of,
     segment_bases,
 )
-from barnabas.storage.segment_check import Place, SegmentReport, Transactions, check_segment
+from barnabas.storage.segment_check import Place, SegmentReport, check_segment
+from barnabas.storage.transaction_walk import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,6 +7,9 @@ bad byte.
 Invariants: the pieces cover the file without gap or overlap; good batches have rising offsets within the bounds given;
 memory stays bounded whatever lengths the bytes claim.
 
+No checksum covers the base offset of a batch. In a log without gaps it is wrong if the batch behind, or the end of the segment,
+goes on as if it were another; else records are missing before it.
+
 Behind a bad batch the next one is looked for first where the bad one says that it ends, so that bytes inside a value that look
 like a batch are not taken for one; only then byte by byte.
 """
@@ -74,17 +77,24 @@ class LogWalk:
     """See the module. `deep` also looks whether the records are there that each header counts."""
 
     __slots__ = (
-        "_deep", "_end_offset", "_file", "_next_offset", "_size", "_window", "_window_start",
+        "_deep", "_end_offset", "_file", "_may_have_gaps", "_next_offset", "_size", "_window", "_window_start",
     )  # fmt: skip
 
     def __init__(
-        self, file: File, *, first_offset: int = 0, end_offset: int = 2**63 - 1, deep: bool = True
+        self,
+        file: File,
+        *,
+        first_offset: int = 0,
+        end_offset: int = 2**63 - 1,
+        may_have_gaps: bool = True,
+        deep: bool = True,
     ) -> None:
         """Take the file as long as it is now; good batches lie in [first_offset, end_offset)."""
         self._file = file
         self._size = file.size()
         self._next_offset = first_offset
         self._end_offset = end_offset
+        self._may_have_gaps = may_have_gaps
         self._deep = deep
         self._window = memoryview(b"")
         self._window_start = 0
@@ -116,7 +126,11 @@ class LogWalk:
         if left < HEADER_SIZE:
             return f"{left} bytes, less than the header of a batch"
         header = read_header(self._view(position, HEADER_SIZE))
-        return self._header_problem(header, left) or self._content_problem(position, header)
+        return (
+            self._header_problem(header, left)
+            or self._content_problem(position, header)
+            or self._place_problem(position, header)
+        )
 
     def _header_problem(self, header: BatchHeader, left: int) -> str | None:
         if not any(header):
@@ -144,6 +158,23 @@ class LogWalk:
         if crc32c(batch[CRC_START:]) != header.crc:
             return "a batch with a wrong checksum"
         return records_problem(batch, header) if self._deep else None
+
+    def _place_problem(self, position: int, header: BatchHeader) -> str | None:
+        """Say whether a good batch stands where another offset must be."""
+        expected = self._next_offset
+        if self._may_have_gaps or header.base_offset == expected:
+            return None
+        next_offset = expected + header.last_offset_delta + 1
+        behind = position + header.size
+        if behind + HEADER_SIZE <= self._size:
+            # Copied: the view moves on with it.
+            follower = read_header(bytes(self._view(behind, HEADER_SIZE)))
+            goes_on = follower.magic == MAGIC and follower.base_offset == next_offset
+        else:
+            goes_on = behind == self._size and next_offset == self._end_offset
+        return (
+            f"a batch with offset {header.base_offset} instead of {expected}" if goes_on else None
+        )
 
     def _checksum(self, start: int, end: int) -> int:
         crc = 0

@@ -161,7 +161,8 @@ def test_producer_ids_go_on_behind_those_in_use(disk):
     write_log(disk, ROOT, topic("a", ID_A, 0), [ProducerIdsRecord(next_producer_id=7000)])
     adoption = plan(disk)
     assert adoption.next_producer_id == 7000
-    assert znodes.read_producer_id_block(applied(adoption)) == 7000
+    start, _ = znodes.next_producer_id_block(1, applied(adoption)[znodes.PRODUCER_IDS])
+    assert start == 7000
 
 
 def applied(adoption):

@@ -7,6 +7,7 @@ from node_kit import DATA, NodeKit
 
 from barnabas.broker.coordinators import TOPIC
 from barnabas.broker.java_hash import java_hash
+from barnabas.model.config.types import ConfigProblem
 from barnabas.wire.batch import Producer, Record, build, read_header
 from barnabas.wire.messages import (
     consumer_group_heartbeat,
@@ -423,9 +424,8 @@ def test_a_disk_that_fails_takes_the_coordinator_with_it_and_nothing_is_promised
     assert committed(kit) == {("t", 0): 5, ("t", 1): 1}
 
 
-def test_too_few_replicas_in_sync_refuse_a_commit(kit):
-    find(kit)
-    commit(kit, {0: 5})
+def lose_a_replica(kit):
+    """Ask for two in sync where one of two is."""
     change = incremental_alter_configs.AlterableConfig(
         name="min.insync.replicas", config_operation=0, value="2"
     )
@@ -436,10 +436,31 @@ def test_too_few_replicas_in_sync_refuse_a_commit(kit):
     assert kit.ask(request, 1).responses[0].error_code == 0
     for partition in range(len(kit.node.topics.by_name[TOPIC].partitions)):
         kit.node.replicas.get(TOPIC, partition).state.replicas = (1, 2)
+
+
+def test_too_few_replicas_in_sync_refuse_a_commit(kit):
+    find(kit)
+    commit(kit, {0: 5})
+    lose_a_replica(kit)
     assert commit(kit, {0: 6}) == {0: 15}
     assert committed(kit) == {("t", 0): 5}
     assert kit.ask(join_request(group="new"), 9).error_code == 15
     assert described(kit, "new").group_state == "Dead", "what could not be written is not there"
+
+
+def test_with_offsets_commit_required_acks_1_nobody_else_need_be_in_sync():
+    kit = NodeKit(offsets_commit_required_acks="1", offsets_topic_num_partitions="5")
+    kit.create("t", partitions=2)
+    find(kit)
+    lose_a_replica(kit)
+    assert commit(kit, {0: 6}) == {0: 0}
+    assert committed(kit) == {("t", 0): 6}
+
+
+@pytest.mark.parametrize("acks", ["0", "2", "-2"])
+def test_other_numbers_of_acks_for_commits_are_refused(acks):
+    with pytest.raises(ConfigProblem, match=r"offsets\.commit\.required\.acks"):
+        NodeKit(offsets_commit_required_acks=acks)
 
 
 def test_answers_wait_for_a_sync_where_settings_ask_for_it():

@@ -4,7 +4,7 @@ import pytest
 from node_kit import NodeKit
 
 from barnabas.broker.coordinators import TOPIC
-from barnabas.broker.disk_failures import QUIET_MS
+from barnabas.broker.quiet import QUIET_MS
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages import find_coordinator, offset_commit
 

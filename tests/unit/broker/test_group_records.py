@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.broker import group_records
 from barnabas.core.group import records as kinds
+from barnabas.core.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
 from barnabas.wire import batch
 from barnabas.wire.batch import Record
 from barnabas.wire.compression import Codec
@@ -154,3 +155,16 @@ def test_a_consumer_member_is_written_byte_for_byte_as_kafka_does():
     )
     assert group_records.encode(record) == (key, value)
     assert group_records.decode(key, value) == record
+
+
+@pytest.mark.parametrize(("group", "topic"), [("", "t"), ("grüße", "täglich")])
+def test_the_records_of_a_commit_are_never_smaller_than_told(group, topic):
+    partitions = [CommitPartition(index, 0, -1, None) for index in range(50)]
+    request = CommitRequest(group, [CommitTopic(topic, bytes(16), partitions)])
+    least = group_records.least_size(request)
+    records = [
+        kinds.OffsetCommitted(group, topic, one.partition, one.offset, -1, "", 0)
+        for one in partitions
+    ]
+    data, _ = group_records.encode_batch(records, 0, Codec.NONE)
+    assert least <= len(data) <= least + batch.HEADER_SIZE + 50 * 10

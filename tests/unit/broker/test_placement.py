@@ -19,11 +19,11 @@ def key(number):
 def test_the_one_with_the_fewest(directories):
     placement = Placement()
     for number in range(5):
-        placement.put(key(number), placement.choose(key(number), directories))
+        placement.put(key(number), placement.candidates(key(number), directories)[0])
     assert [placement.get(key(number)).path for number in range(5)] == ["/a", "/b"] * 2 + ["/a"]
     placement.drop(key(0))
     placement.drop(key(2))
-    assert placement.choose(key(5), directories).path == "/a"
+    assert placement.candidates(key(5), directories)[0].path == "/a"
     assert placement.get(key(0)) is None
 
 
@@ -31,28 +31,28 @@ def test_a_partition_that_moves_is_counted_once(directories):
     placement = Placement()
     placement.put(key(0), directories[0])
     placement.put(key(0), directories[1])
-    assert placement.choose(key(1), directories).path == "/a"
+    assert placement.candidates(key(1), directories)[0].path == "/a"
 
 
 def test_none_that_is_offline(directories):
     placement = Placement()
     directories[0].failure = OSError(5, "broken")
-    assert placement.choose(key(0), directories).path == "/b"
+    assert placement.candidates(key(0), directories)[0].path == "/b"
     placement.wish(key(1), directories[0])
-    assert placement.choose(key(1), directories).path == "/b"
+    assert placement.candidates(key(1), directories)[0].path == "/b"
     directories[1].failure = OSError(5, "broken")
     with pytest.raises(DirectoryOffline):
-        placement.choose(key(0), directories)
+        placement.candidates(key(0), directories)
 
 
 def test_wishes_count_once_and_are_bounded(directories):
     placement = Placement()
     placement.wish(key(0), directories[1])
-    assert placement.choose(key(0), directories).path == "/b"
+    assert placement.candidates(key(0), directories)[0].path == "/b"
     placement.put(key(0), directories[1])
     placement.drop(key(0))
-    assert placement.choose(key(0), directories).path == "/a"
+    assert placement.candidates(key(0), directories)[0].path == "/a"
     for number in range(WISHES_KEPT + 1):
         placement.wish(key(number), directories[1])
-    assert placement.choose(key(0), directories).path == "/a", "the oldest is forgotten"
-    assert placement.choose(key(1), directories).path == "/b"
+    assert placement.candidates(key(0), directories)[0].path == "/a", "the oldest is forgotten"
+    assert placement.candidates(key(1), directories)[0].path == "/b"

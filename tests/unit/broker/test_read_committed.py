@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from node_kit import NodeKit
 
+from barnabas.broker.api import fetch as fetch_api
+from barnabas.sim.machine import Crash
+from barnabas.sim.world import START_MS
 from barnabas.wire.batch import TRANSACTIONAL, Producer, Record, build, read_header
 from barnabas.wire.control_batch import EndMarker
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -13,6 +16,12 @@ from barnabas.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+
+
+@pytest.fixture(autouse=True, params=[fetch_api.MANY, 0], ids=["at once", "in pieces"])
+def many(request, monkeypatch):
+    """What is found is the same, however many partitions are looked at at once."""
+    monkeypatch.setattr(fetch_api, "MANY", request.param)
 
 
 @pytest.fixture
@@ -26,9 +35,9 @@ def replica(kit):
     return kit.node.replicas.get("t", 0)
 
 
-def write(kit, producer_id, sequence, count=1):
+def write(kit, producer_id, sequence, count=1, timestamp=1000):
     """Write transactional records past the check of the coordinator."""
-    records = [Record(number, 1000 + number, None, b"v") for number in range(count)]
+    records = [Record(number, timestamp + number, None, b"v") for number in range(count)]
     batch = build(records, attributes=TRANSACTIONAL, producer=Producer(producer_id, 0, sequence))
     base_offset = replica(kit).append(memoryview(batch), read_header(batch), 0)
     kit.node.on_turn_end()
@@ -110,6 +119,31 @@ def test_records_that_were_deleted_hold_nobody_up(kit):
     assert latest(kit, committed=True) == 3
     end(kit, 2, commit=True)
     assert latest(kit, committed=True) == 6
+
+
+@pytest.mark.parametrize("again", ["on", "restart", "crash"])
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_open_transaction_keeps_no_old_segment_and_its_end_counts_for_the_rest(commit, again):
+    """Retention goes up to the high watermark, as in Kafka, whatever is open."""
+    kit = NodeKit(log_initial_task_delay_ms="1000", log_retention_check_interval_ms="1000")
+    kit.topic_id = kit.create("t", internal_segment_bytes="100", retention_ms="60000")
+    for number in range(4):
+        age_ms = 0 if number > 1 else 3_600_000
+        write(kit, 1, number, timestamp=START_MS - age_ms)
+    kit.run(lambda: replica(kit).log.log_start_offset == 2)
+    kit.advance(500)  # until that is written down
+    if again == "restart":
+        kit.restart()
+    elif again == "crash":
+        kit.crash(Crash.PROCESS)
+    assert (latest(kit, committed=False), latest(kit, committed=True)) == (4, 2)
+    assert len(only(kit.ask(fetch(kit, 2), 17)).records) == 0
+    end(kit, 1, commit=commit)
+    found = only(kit.ask(fetch(kit, 2), 17))
+    assert (found.log_start_offset, found.last_stable_offset) == (2, 5)
+    hidden = [(one.producer_id, one.first_offset) for one in found.aborted_transactions]
+    assert hidden == ([] if commit else [(1, 0)])
+    assert len(found.records) > 0
 
 
 def test_a_marker_wakes_who_waits(kit):

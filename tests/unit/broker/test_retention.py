@@ -64,6 +64,20 @@ def test_young_records_in_the_active_segment_stay():
     assert files(kit) == [f"{start:020d}.log"]
 
 
+def test_a_wrong_time_in_an_index_takes_nothing_early(caplog):
+    kit = new_kit()
+    kit.create("t", **TOPIC)
+    fill(kit)
+    for name in files(kit, ".timeindex")[:-1]:
+        kit.disk.open(f"{DATA}/t-0/{name}").write(0, ((START_MS - 10**9).to_bytes(8, "big"),))
+    kit.restart()
+    kit.advance(50_000)
+    assert bounds(kit) == (0, 30)
+    assert "timeindex does not fit the batch at byte 0" in caplog.text
+    kit.advance(20_000)
+    assert bounds(kit) == (30, 30), "put right, they go when they are due"
+
+
 def test_files_go_after_their_delay():
     kit = new_kit()
     kit.create("t", **TOPIC)

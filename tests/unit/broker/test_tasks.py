@@ -1,5 +1,10 @@
 """Tasks: resumed with results, errors raised inside, ended once."""
 
+import gc
+import weakref
+
+import pytest
+
 from barnabas.broker.tasks import drive, together
 
 
@@ -95,3 +100,33 @@ def test_an_error_may_come_at_once():
             return seen
 
     assert run(task()) == [(problem, None)]
+
+
+@pytest.fixture
+def no_collector():
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("make_error", [lambda: None, OSError])
+def test_what_a_task_held_goes_with_it(no_collector, make_error):
+    class Held:
+        """Something large."""
+
+    waiting = []
+
+    def task(held):
+        try:
+            yield waiting.append
+        except OSError:
+            return None
+        return held
+
+    held = Held()
+    known = weakref.ref(held)
+    drive(task(held), lambda _result, _error, held=held: None)
+    del held
+    assert known() is not None
+    waiting.pop()(None, make_error())
+    assert known() is None

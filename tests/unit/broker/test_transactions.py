@@ -4,6 +4,7 @@ import pytest
 from node_kit import NodeKit
 
 from barnabas.broker import markers
+from barnabas.broker.config_changes import ResourceType
 from barnabas.broker.transactions import TOPIC
 from barnabas.model.errors import ErrorCode
 from barnabas.sim.world import START_MS
@@ -20,6 +21,11 @@ from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopi
 from barnabas.wire.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.wire.messages.end_txn import EndTxnRequest
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.messages.list_transactions import ListTransactionsRequest
 from barnabas.wire.messages.offset_fetch import (
@@ -481,6 +487,20 @@ def test_an_administrator_ends_a_hanging_transaction(kit):
     assert write_marker(kit, producer, "a") == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
+@pytest.mark.parametrize(("flush_messages", "unsynced"), [("1", 0), ("2", 0), ("3", 2)])
+def test_a_marker_is_reported_when_it_is_as_durable_as_its_topic_asks_for(
+    kit, flush_messages, unsynced
+):
+    """With the marker there are two records: the sync is due when there are as many as the setting says, not one more."""
+    kit.create("synced", flush_messages=flush_messages)
+    producer = kit.begin()
+    kit.add(producer, ("synced", 0))
+    assert kit.produce_in(producer, "synced") == 0
+    kit.machine.slow_down(10_000_000)
+    assert write_marker(kit, producer, "synced") == 0
+    assert kit.node.replicas.get("synced", 0).log.unflushed_records == unsynced
+
+
 @pytest.mark.parametrize("producer", [(-1, 0), (-5, -5), (4444, -1)])
 def test_markers_of_nobody_are_refused(kit, producer):
     assert write_marker(kit, producer, "a") == ErrorCode.INVALID_REQUEST
@@ -533,6 +553,50 @@ def test_a_transaction_on_many_partitions_ends_in_pieces(kit):
     assert kit.end(producer).error_code == 0
     kit.run(lambda: kit.state() == "CompleteCommit")
     assert kit.markers("wide") == [True]
+
+
+def limit_state(kit, size):
+    """Let the batches of `__transaction_state` have this size."""
+    change = AlterableConfig(name="max.message.bytes", config_operation=0, value=str(size))
+    resource = AlterConfigsResource(
+        resource_type=ResourceType.TOPIC, resource_name=TOPIC, configs=[change]
+    )
+    answer = kit.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == 0
+
+
+def largest_batch(kit):
+    replica = kit.node.transactions.find(ID).replica
+    data = replica.log.read(
+        0, 1 << 20, end_offset=replica.log.log_end_offset, min_one=True, nowait=False
+    ).read()
+    return max(header.size for _, header in batch.headers(memoryview(data)))
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("version", [3, 5])
+def test_a_transaction_that_is_just_small_enough_ends(kit, is_commit, version):
+    """Its end has fields that its beginning had not."""
+    kit.create("c", partitions=100)
+    producer = kit.begin()
+    partitions = [("c", index) for index in range(100)]
+    assert set(kit.add(producer, *partitions)) == {0}
+    limit_state(kit, largest_batch(kit) - 10)
+    assert kit.end(producer, committed=is_commit, version=version).error_code == 0
+    kit.run(lambda: kit.state() == ("CompleteCommit" if is_commit else "CompleteAbort"))
+
+
+def test_partitions_that_make_a_transaction_too_large_are_refused_and_it_can_end(kit):
+    kit.create("c", partitions=100)
+    producer = kit.begin()
+    limit_state(kit, 250)
+    assert kit.add(producer, ("a", 0)) == [0]
+    many = kit.add(producer, *[("c", index) for index in range(100)])
+    assert set(many) == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert kit.describe().topics[0].topic == "a"
+    assert len(kit.describe().topics) == 1
+    assert kit.end(producer).error_code == 0
+    kit.run(lambda: kit.state() == "CompleteCommit")
 
 
 def test_many_unknown_partitions_are_refused_in_pieces(kit):

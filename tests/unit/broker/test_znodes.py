@@ -80,15 +80,21 @@ def test_settings_are_replaced():
     assert znodes.read_broker_configs(tree) == {"1": {"a": "c"}}
 
 
-def test_the_cluster_id_and_producer_id_blocks_read_back():
+def test_the_cluster_id_reads_back():
     assert znodes.read_cluster_id({}) is None
-    assert znodes.read_producer_id_block({}) == 0
     tree = apply([znodes.cluster_id_operation("abc")])
-    tree = apply(znodes.producer_id_block_operations(1, 0, exists=False), tree)
     assert znodes.read_cluster_id(tree) == "abc"
-    assert znodes.read_producer_id_block(tree) == 1000
-    tree = apply(znodes.producer_id_block_operations(1, 1000, exists=True), tree)
-    assert znodes.read_producer_id_block(tree) == 2000
+
+
+def test_a_block_of_producer_ids_begins_behind_the_one_before_and_only_if_that_is_still_the_last():
+    start, operation = znodes.next_producer_id_block(1, None)
+    assert start == 0
+    tree = apply([operation])
+    start, operation = znodes.next_producer_id_block(2, tree[znodes.PRODUCER_IDS])
+    assert start == 1000
+    assert operation.version == 0
+    block = {"version": 1, "broker": 2, "block_start": "1000", "block_end": "1999"}
+    assert json.loads(operation.data) == block
 
 
 def test_a_raised_epoch_is_written():

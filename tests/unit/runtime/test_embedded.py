@@ -1,8 +1,10 @@
 """The store of a single node: all or nothing, in order, there again after it was closed, and never stuck."""
 
+import sqlite3
+
 import pytest
 
-from barnabas.ports import CoordinationError, Create, Delete, SetData, ZNode
+from barnabas.ports import Check, CoordinationError, Create, Delete, SetData, ZNode
 from barnabas.runtime.embedded import EmbeddedStore
 from barnabas.runtime.loop import Loop
 
@@ -58,7 +60,8 @@ def test_what_was_committed_is_there_after_opening_again(tmp_path):
     )
     first.close()
     second = Opened(tmp_path / "store.db")
-    assert second.read("/") == {"/a": ZNode(b"3", 1), "/a/b": ZNode(b"2", 0)}
+    found = {path: (node.data, node.version) for path, node in second.read("/").items()}
+    assert found == {"/": (b"", 0), "/a": (b"3", 1), "/a/b": (b"2", 0)}
     second.close()
 
 
@@ -74,7 +77,7 @@ def test_all_or_nothing_and_a_refusal_harms_no_neighbour(opened):
     assert kinds(outcomes) == [
         None, ("NODE_EXISTS", "/a"), None, ("NO_NODE", "/nowhere"), ("BAD_VERSION", "/a"), ("NO_NODE", "/nowhere"),
     ]  # fmt: skip
-    assert set(opened.read("/")) == {"/a", "/d"}
+    assert set(opened.read("/")) == {"/", "/a", "/d"}
     assert all(isinstance(each, CoordinationError) for each in outcomes if each is not None)
 
 
@@ -83,7 +86,7 @@ def test_delete_takes_what_is_below_and_nothing_beside(opened):
         [Create(path, b"") for path in ("/a", "/a/x", "/a/x/y", "/a-b", "/a0", "/ab")]
     )
     opened.commit_all([Delete("/a")])
-    assert set(opened.read("/")) == {"/a-b", "/a0", "/ab"}
+    assert set(opened.read("/")) == {"/", "/a-b", "/a0", "/ab"}
 
 
 def test_reading_a_part(opened):
@@ -96,7 +99,7 @@ def test_hundreds_of_commits_at_once_keep_their_order(opened):
     opened.commit_all([Create("/n", b"")])
     jobs = [[SetData("/n", b"%d" % number)] for number in range(300)]
     assert opened.commit_all(*jobs) == [None] * 300
-    assert opened.read("/n") == {"/n": ZNode(b"299", 300)}
+    assert opened.read("/n") == {"/n": ZNode(b"299", 300, created=2)}
 
 
 def test_a_file_that_is_no_store_is_refused(tmp_path):
@@ -113,3 +116,26 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(OSError, match="coordination store"):
         EmbeddedStore(loop, str(tmp_path / "nowhere" / "store.db"))
     loop.close()
+
+
+def test_a_store_of_the_first_form_gets_parents_and_goes_on(tmp_path):
+    old = sqlite3.connect(tmp_path / "store.db")
+    old.execute(
+        "create table znode (path text primary key, data blob not null, version integer not null) without rowid"
+    )
+    rows = [("/a/b/c", b"1", 3), ("/a/b/d", b"2", 0), ("/x", b"3", 1)]
+    old.executemany("insert into znode values (?, ?, ?)", rows)
+    old.commit()
+    old.close()
+    for _ in range(2):
+        store = Opened(tmp_path / "store.db")
+        found = {path: (node.data, node.version) for path, node in store.read("/").items()}
+        assert found == {
+            "/": (b"", 0), "/a": (b"", 0), "/a/b": (b"", 0), "/a/b/c": (b"1", 3), "/a/b/d": (b"2", 0), "/x": (b"3", 1),
+        }  # fmt: skip
+        assert store.commit_all([Create("/a/b/e"), Delete("/a/b/e"), Check("/a/b/c", 3)]) == [None]
+        store.close()
+
+
+def test_a_lone_node_may_commit_more_than_zookeeper_takes(opened):
+    assert opened.commit_all([Create(f"/n/{n}", b"x" * 1000) for n in range(2000)]) == [None]

@@ -26,7 +26,7 @@ def test_a_store_is_made_and_added_to(tmp_path):
     path = str(tmp_path / "barnabas.db")
     write_store(path, [Create("/a", b"1"), Create("/b", b"2")])
     write_store(path, [SetData("/a", b"3")])
-    assert read(path) == {"/a": b"3", "/b": b"2"}
+    assert read(path) == {"/": b"", "/a": b"3", "/b": b"2"}
 
 
 def test_all_or_nothing(tmp_path):
@@ -34,7 +34,7 @@ def test_all_or_nothing(tmp_path):
     write_store(path, [Create("/a", b"1")])
     with pytest.raises(CoordinationError, match="NODE_EXISTS"):
         write_store(path, [Create("/b", b"2"), Create("/a", b"3")])
-    assert read(path) == {"/a": b"1"}
+    assert read(path) == {"/": b"", "/a": b"1"}
 
 
 def test_a_file_that_cannot_be_had(tmp_path):

@@ -54,6 +54,17 @@ def test_an_offset_that_falls():
     assert good_until(file, 0, 5 * SIZE, (0, 10)) == 3 * SIZE
 
 
+@pytest.mark.parametrize("sizes", [(10,) * 5, (10, 10, WINDOW_BYTES, WINDOW_BYTES, 10)])
+def test_a_gap_is_bad_where_there_are_none(sizes):
+    _, file = file_of(sizes)
+    end, at = file.size(), file.size() - SIZE
+    file.write(at, (struct.pack(">q", 9),))
+    assert good_until(file, 0, end, (0, 20), may_have_gaps=True) == end
+    assert good_until(file, 0, end, (0, 20), may_have_gaps=False) == at
+    file.write(0, (struct.pack(">q", 1),))
+    assert good_until(file, 0, SIZE, (0, 20), may_have_gaps=False) == 0
+
+
 def test_half_a_header():
     _, file = file_of()
     file.truncate(2 * SIZE + 60)

@@ -148,3 +148,22 @@ def test_entries_that_do_not_look_right_are_not_taken(content):
     file = disk.open(PATH, create=True)
     file.write(0, (content,))
     assert not Index(file, OFFSET_ENTRY).load(len(content))
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3, 5, 8, 10])
+@pytest.mark.parametrize("by_value", [True, False])
+def test_a_cut_index_is_as_if_the_rest_had_never_been(kept, by_value):
+    disk, index = filled(10, spill_at=(4,))
+    if by_value:
+        index.keep_values_below(kept)
+    else:
+        index.keep_keys_below(kept * 10 + 1)
+    assert len(index) == kept
+    assert index.last == (None if kept == 0 else (kept * 10, kept - 1))
+    index.trim()
+    index.add(1000, 99)
+    index.spill()
+    again = Index(disk.open(PATH), OFFSET_ENTRY)
+    assert again.load(index.file.size())
+    assert len(again) == kept + 1
+    assert again.find(999) == index.find(999)

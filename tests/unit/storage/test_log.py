@@ -918,3 +918,37 @@ def test_producers_outlast_their_records():
     disk.process_crash()
     again = open_log(disk, clean=False, recovery_point=1, log_start_offset=1)
     assert [entry.producer_id for entry in again.producers] == [7]
+
+
+# Gaps
+
+
+def without_a_batch(disk, log):
+    """Take the second of three batches out of the first segment, and close it."""
+    for _ in range(3):
+        append(log, count=2)
+    segment, size = log.segments[0], len(batch_of(2))
+    log.roll(NOW)
+    append(log)
+    log.close(clean=True)
+    data = disk.contents()[segment.log.path]
+    segment.log.truncate(size)
+    segment.log.write(size, (data[2 * size :],))
+
+
+def test_records_that_are_missing_are_damage():
+    disk = new_disk()
+    without_a_batch(disk, open_log(disk))
+    log = open_log(disk)
+    assert offsets_in(read(log, 0)) == [0]
+    with pytest.raises(DamagedBatch):
+        read(log, 2)
+
+
+def test_a_log_that_was_compacted_may_lack_records():
+    disk = new_disk()
+    without_a_batch(disk, open_log(disk))
+    assert offsets_in(read(open_log(disk, was_compacted=True), 0)) == [0, 4]
+    log = open_log(disk, config(cleanup_policy="compact"))
+    log.configure(config())
+    assert offsets_in(read(log, 0)) == [0, 4], "what was taken does not come back with the setting"

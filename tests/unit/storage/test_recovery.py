@@ -102,6 +102,10 @@ def test_a_clean_log_without_snapshots_had_no_producers():
     disk = closed_disk()
     for base in (18, 36, 54, 60):
         disk.remove(path(base, ".snapshot"))
+    assert len(reopen(disk).producers) == 1, "the checksums tell of them"
+    disk.remove(f"{DIRECTORY}/barnabas-checksums")
+    for base in (18, 36, 54, 60):
+        disk.remove(path(base, ".snapshot"))
     assert len(reopen(disk).producers) == 0
 
 
@@ -137,6 +141,7 @@ def test_a_lost_epoch_file_is_made_from_what_is_readable():
 
 def test_epochs_past_the_end_are_cut():
     disk = closed_disk()
+    disk.remove(f"{DIRECTORY}/barnabas-checksums")
     disk.write_file_atomically(f"{DIRECTORY}/leader-epoch-checkpoint", b"0\n2\n2 0\n9 60\n")
     assert reopen(disk).epochs.entries == [(2, 0)]
     assert files(disk)["leader-epoch-checkpoint"] == b"0\n1\n2 0\n"
@@ -484,8 +489,54 @@ def test_segments_below_the_recovery_point_are_not_scanned():
 
 
 def test_a_recovery_point_past_the_end_is_brought_back():
-    log = reopen(closed_disk(), clean=False, recovery_point=500)
+    log = reopen(closed_disk(), clean=False, recovery_point=500, high_watermark=60)
     assert log.recovery_point == 60
+    assert log.recovery.lost == []
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_offsets_at_the_end_that_were_synced_are_not_given_out_again(clean):
+    disk = closed_disk()
+    disk.remove(path(54))
+    log = reopen(disk, clean=clean, recovery_point=60, high_watermark=59)
+    assert log.log_end_offset == 59
+    assert [(one.first_offset, one.last_offset) for one in log.recovery.lost] == [(54, 58)]
+    assert [record.offset for record in read_all(log)] == list(range(54))
+
+
+def test_damage_in_what_was_synced_costs_itself_after_a_crash_too():
+    disk = closed_disk()
+    disk.flip(path(36), SIZE + 65)
+    disk.flip(path(54), SIZE + 65)  # not synced: the log ends there
+    log = reopen(disk, clean=False, recovery_point=45, high_watermark=60)
+    assert [(one.first_offset, one.last_offset) for one in log.recovery.lost] == [(39, 41)]
+    assert [record.offset for record in read_all(log)] == [*range(39), *range(42, 57)]
+    assert log.producers.get(9).batches[-1].last_offset == 50
+    assert log.epochs.entries == [(0, 0), (1, 21), (2, 42)]
+    assert len(kept(disk)) == 2
+
+
+def test_a_first_segment_that_is_missing_is_told():
+    disk = closed_disk()
+    disk.remove(path(0))
+    log = reopen(disk, recovery_point=60, is_start_known=True)
+    assert log.log_start_offset == 18
+    assert [(one.first_offset, one.last_offset) for one in log.recovery.lost] == [(0, 17)]
+
+
+def test_a_start_that_only_the_checkpoint_knows_is_not_believed_after_a_clean_stop():
+    disk = closed_disk()
+    log = reopen(disk, log_start_offset=40, is_start_known=True)
+    assert log.log_start_offset == 0
+    check_whole(log)
+
+
+def test_after_a_crash_it_is_believed_but_nothing_is_thrown_away():
+    disk = closed_disk()
+    log = reopen(disk, clean=False, log_start_offset=40, is_start_known=True)
+    assert log.log_start_offset == 40
+    assert log.recovery.set_aside == [0, 18]
+    assert [len(data) for data in kept(disk).values()] == [6 * SIZE, 6 * SIZE]
 
 
 def batch_position(number):

@@ -1,11 +1,12 @@
 """Making a segment again without its damage."""
 
 import pytest
-from log_kit import DIRECTORY, append, batch_of, config, new_disk, open_log, read_all
+from log_kit import DIRECTORY, NOW, append, batch_of, config, new_disk, open_log, read, read_all
 
 from barnabas.storage.rescue import Lost, Place, rescue
 from barnabas.storage.swap import SwapJob
-from barnabas.wire.batch import headers
+from barnabas.wire.batch import TRANSACTIONAL, Producer, headers, read_records
+from barnabas.wire.control_batch import EndMarker, read_marker
 
 SIZE = len(batch_of(3))
 LOG = f"{DIRECTORY}/{0:020d}.log"
@@ -94,3 +95,69 @@ def test_what_is_said_of_a_loss():
         "offsets 12 to 14 are lost (a batch with a wrong checksum); "
         "98 bytes are kept as /data/t-0/quarantine/x.0"
     )
+
+
+# Transactions
+
+
+def committed(log):
+    """Read as a reader of committed records does that follows the list of aborted transactions: the offsets."""
+    offset, found = log.log_start_offset, []
+    while (slice_ := read(log, offset)) is not None:
+        data = memoryview(slice_.read())
+        to_come = sorted(log.aborted_transactions(offset, slice_, nowait=False))
+        left_out = set()
+        for position, header in headers(data):
+            batch = data[position : position + header.size]
+            while to_come and to_come[0].first_offset <= header.last_offset:
+                left_out.add(to_come.pop(0).producer_id)
+            if header.is_control:
+                marker = read_marker(batch)
+                if marker is not None and not marker.commit:
+                    left_out.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in left_out):
+                found += [record.offset for record in read_records(batch, 1 << 20)]
+            offset = header.next_offset
+    return found
+
+
+def transactional_log(disk):
+    """An aborted transaction, its marker at 2, then a committed one of the same producer."""
+    log = open_log(disk)
+    positions = {}
+    for sequence, commit in ((0, False), (2, True)):
+        batch = batch_of(2, producer=Producer(7, 0, sequence), attributes=TRANSACTIONAL)
+        positions[log.log_end_offset] = log.segments[0].size
+        append(log, batch)
+        positions[log.log_end_offset] = log.segments[0].size
+        log.append_marker(EndMarker(commit, 0), 7, 0, 0, NOW)
+    log.roll(NOW)
+    append(log)
+    assert committed(log) == [3, 4, 6]
+    log.close(clean=True)
+    return positions
+
+
+@pytest.mark.parametrize(
+    ("base", "left"), [(0, [3, 4, 6]), (2, [3, 4, 6]), (3, [6]), (5, [3, 4, 6])]
+)
+def test_the_list_of_aborted_transactions_fits_what_is_left(base, left):
+    disk = new_disk()
+    position = transactional_log(disk)[base]
+    disk.flip(LOG, position + 65)
+    place = Place(DIRECTORY, 0, 6, 6)
+    cleaned, (lost,) = rescue(disk, place, index_interval_bytes=100, may_have_gaps=False)
+    assert lost.first_offset == base
+    SwapJob(disk, DIRECTORY, cleaned, 0).run()
+    assert committed(open_log(disk)) == left
+
+
+def test_a_list_that_is_lost_is_made_again_from_the_batches():
+    disk = new_disk()
+    position = transactional_log(disk)[3]
+    disk.flip(LOG, position + 65)
+    disk.remove(f"{DIRECTORY}/{0:020d}.txnindex")
+    place = Place(DIRECTORY, 0, 6, 6)
+    cleaned, _ = rescue(disk, place, index_interval_bytes=100, may_have_gaps=False)
+    SwapJob(disk, DIRECTORY, cleaned, 0).run()
+    assert committed(open_log(disk)) == [6]

@@ -15,6 +15,7 @@ class Stored:
     base_offset: int
     size: int = 100
     timestamp: int = NOW
+    unsure: None = None
 
     def largest_timestamp(self):
         return self.timestamp

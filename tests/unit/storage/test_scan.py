@@ -1,13 +1,17 @@
 """Checking a segment batch by batch; what follows from it is in test_recovery.py."""
 
+import random
 import struct
 
 import pytest
 from log_kit import DIRECTORY, NOW, append, batch_of, config, new_disk, open_log
 
+from barnabas.core.producer_state import BATCHES_KEPT, ProducerStates
+from barnabas.storage.replay import replay
 from barnabas.storage.scan import SCAN_BYTES, Scan
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET
-from barnabas.wire.batch import CRC_START, Producer, stamp
+from barnabas.wire.batch import CRC_START, TRANSACTIONAL, Producer, stamp
+from barnabas.wire.control_batch import EndMarker, build_marker
 
 SIZE = len(batch_of(2))
 
@@ -47,6 +51,75 @@ def test_those_of_producers_and_the_first_of_each_epoch_are_shown():
         for position, header in segment.headers(0, segment.size)
         if header.base_offset in (0, 2, 4, 5, 7)
     ]
+
+
+def history(seed):
+    """Batches of a few producers, in transactions and not, each with the leader epoch that it is written in."""
+    chance = random.Random(seed)
+    producers, epoch = chance.randint(1, 4), 0
+    for sequence in range(chance.randint(1, 120)):
+        kind = chance.random()
+        epoch += chance.random() < (0.5 if kind < 0.06 else 0.02)
+        producer = Producer(chance.randrange(producers), sequence // 50, sequence)
+        size = 2 * SCAN_BYTES if chance.random() < 0.005 else 10
+        if kind < 0.06:
+            marker = EndMarker(kind < 0.03, coordinator_epoch=sequence)
+            yield bytearray(build_marker(marker, producer.id, producer.epoch, NOW)[0]), epoch
+        elif kind < 0.1:
+            yield batch_of(1), epoch
+        else:
+            attributes = TRANSACTIONAL if producer.id % 2 else 0
+            yield batch_of(1, producer=producer, attributes=attributes, size=size), epoch
+
+
+def knowledge(producers):
+    entries = {
+        entry.producer_id: (
+            entry.producer_epoch, entry.next_sequence, list(entry.batches), entry.last_timestamp,
+            entry.coordinator_epoch, entry.current_txn_first_offset,
+        )
+        for entry in producers
+    }  # fmt: skip
+    return entries, producers.transactions.first_unstable(0)
+
+
+def replayed(segment, run):
+    """What replaying the batches that `run` shows makes of producers and aborted transactions; how many there were."""
+    producers, shown = ProducerStates(), []
+    segment.aborted.reset()
+
+    def visit(position, header):
+        shown.append(position)
+        replay(producers, segment, position, header, into_index=True)
+
+    run(visit)
+    return knowledge(producers), segment.aborted.find(0, 1 << 40, nowait=False), len(shown)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_shown_says_of_producers_what_all_batches_say(seed):
+    segment = segment_of(new_disk(), ())
+    for offset, (batch, epoch) in enumerate(history(seed)):
+        stamp(memoryview(batch), offset, epoch)
+        segment.log.write(segment.size, (batch,))
+        segment.size += len(batch)
+
+    def show_all(visit):
+        for position, header in segment.headers(0, segment.size):
+            visit(position, header)
+
+    every, some = replayed(segment, show_all), replayed(segment, Scan(segment, 0).run)
+    assert some[:2] == every[:2]
+    assert some[2] <= every[2]
+
+
+def test_a_producer_of_many_batches_is_shown_by_its_last_ones():
+    log = open_log(new_disk())
+    for sequence in range(100):
+        append(log, producer=Producer(7, 0, sequence))
+    shown = []
+    Scan(log._segments[0], 0).run(lambda _position, header: shown.append(header.base_offset))
+    assert shown == [0, *range(100 - BATCHES_KEPT, 100)]
 
 
 def test_the_indexes_are_those_of_the_appends():
@@ -110,10 +183,15 @@ def test_a_batch_out_of_place_is_bad_however_sound(batch, problem):
     assert segment.size == 2 * SIZE == len(disk.contents()[segment.log.path])
 
 
-def test_a_gap_is_no_fault():
+@pytest.mark.parametrize("size", [10, SCAN_BYTES])
+def test_a_gap_is_a_fault_but_in_a_compacted_log(size):
     disk = new_disk()
-    segment = segment_of(disk)
-    replace_batch(disk, segment, 4, stamped(100))
+    segment = segment_of(disk, (10, 10, 10, 10, size))
+    replace_batch(disk, segment, 4, stamped(100, size=size))
+    scan, found = scanned(segment)
+    assert found == [0, 2, 4, 6]
+    assert scan.problem == "a batch with offset 100 instead of 8"
+    segment.may_have_gaps = True
     assert scanned(segment)[1] == [0, 2, 4, 6, 100]
 
 

@@ -1,10 +1,10 @@
 """One segment by itself: finding batches in it, and what happens when its bytes are none."""
 
 import pytest
-from log_kit import NOW, append, batch_of, config, new_disk, open_log
+from log_kit import DIRECTORY, NOW, append, batch_of, config, new_disk, open_log
 
 from barnabas.ports import WouldBlock
-from barnabas.storage.segment import WARM_BYTES
+from barnabas.storage.segment import WARM_BYTES, DamagedBatch
 
 SIZE = len(batch_of(2))
 
@@ -121,3 +121,73 @@ def test_sealing_writes_the_indexes_and_is_told_to_the_next_flush():
     assert not segment.unsynced
     segment.seal()
     assert not segment.unsynced
+
+
+# Damage on the disk
+
+
+def reopened(disk):
+    (segment,) = open_log(disk, config(index_interval_bytes=150)).segments
+    return segment
+
+
+def answers(segment):
+    """Everything that can be looked for: by offset, by time, and the largest time."""
+    found = [segment.find_batch(offset, segment.size) for offset in range(20)]
+    for timestamp in range(NOW - 1, NOW + 12):
+        record = segment.find_timestamp(timestamp, 0)
+        found.append(record and record[0].offset)
+    segment.confirm_largest()
+    largest, _ = segment.find_largest()
+    return [*found, (largest.timestamp, largest.offset)]
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_a_wrong_entry_in_an_index_misleads_nobody(suffix):
+    disk = new_disk()
+    log = open_log(disk, config(index_interval_bytes=150))
+    for number in range(10):
+        append(log, count=2, timestamp=NOW + number)
+    log.close(clean=True)
+    path, expected = f"{DIRECTORY}/{0:020d}.{suffix}", answers(reopened(disk))
+    content, noticed = disk.contents()[path], 0
+    for place in range(len(content)):
+        for bit in range(8):
+            disk.open(path).write(0, (content,))
+            disk.flip(path, place, bit)
+            try:
+                assert answers(reopened(disk)) == expected
+            except DamagedBatch:
+                noticed += 1
+    assert noticed
+
+
+@pytest.mark.parametrize("entries", range(5))
+def test_a_time_index_that_ends_too_early(entries):
+    disk = new_disk()
+    log = open_log(disk, config(index_interval_bytes=150))
+    for number in range(10):
+        append(log, count=2, timestamp=NOW + number)
+    log.close(clean=True)
+    expected = answers(reopened(disk))
+    disk.open(f"{DIRECTORY}/{0:020d}.timeindex").truncate(12 * entries)
+    segment = reopened(disk)
+    if entries:
+        with pytest.raises(DamagedBatch, match="timeindex does not fit"):
+            segment.confirm_largest()
+    else:
+        assert answers(segment) == expected  # built again at the start
+
+
+@pytest.mark.parametrize("batch", range(10))
+@pytest.mark.parametrize("bit", [0, 1, 2, 5])
+def test_a_wrong_base_offset_is_noticed_where_there_are_no_gaps(batch, bit):
+    """No checksum covers it."""
+    disk = new_disk()
+    segment = segment_of(disk)
+    segment.spill()
+    disk.flip(segment.log.path, batch * SIZE + 7, bit)
+    with pytest.raises(DamagedBatch):
+        segment.find_batch(2 * batch, segment.size)
+    with pytest.raises(DamagedBatch):
+        list(segment.headers(0, segment.size))

@@ -3,14 +3,18 @@
 from log_kit import DIRECTORY, NOW, new_disk
 
 from barnabas.storage.names import LOG, TXN_INDEX, file_name
-from barnabas.storage.segment_check import Place, Transactions, check_segment
-from barnabas.storage.transaction_index import AbortedTransaction
-from barnabas.wire.batch import CONTROL, TRANSACTIONAL, Producer, Record, build, read_header
+from barnabas.storage.segment_check import Place, check_segment
+from barnabas.storage.transaction_index import AbortedTransaction, encode_index
+from barnabas.storage.transaction_walk import Transactions
+from barnabas.wire.batch import CONTROL, TRANSACTIONAL, Producer, Record, build
 from barnabas.wire.control_batch import EndMarker, build_marker
 
 
-def check(*batches, **place):
+def check(*batches, aborted=(), **place):
     disk = new_disk()
+    if aborted:
+        path = f"{DIRECTORY}/{file_name(0, TXN_INDEX)}"
+        disk.write_file_atomically(path, encode_index(aborted))
     file = disk.open(f"{DIRECTORY}/{file_name(0, LOG)}", create=True)
     file.write(0, (b"".join(bytes(batch) for batch in batches),))
     where = Place(DIRECTORY, 0, place.pop("end_offset", None), compacted=False, **place)
@@ -50,27 +54,6 @@ def test_control_batches_that_end_no_transaction():
     assert (report.batch_count, report.aborted) == (2, [])
 
 
-def test_transactions_that_overlap():
-    def batch(offset, producer_id):
-        return read_header(
-            records(offset, attributes=TRANSACTIONAL, producer=Producer(producer_id, 0, 0))
-        )
-
-    def marker(offset, producer_id, *, commit):
-        _, header = build_marker(EndMarker(commit, 0), producer_id, 0, NOW)
-        return header._replace(base_offset=offset)
-
-    open_ones = Transactions()
-    open_ones.on_records(read_header(records(0)))
-    open_ones.on_records(batch(1, 7))
-    open_ones.on_records(batch(2, 8))
-    open_ones.on_records(batch(3, 7))
-    aborted = open_ones.on_marker(marker(4, 7, commit=False), commit=False)
-    assert aborted == AbortedTransaction(1, 7, 4, 2)
-    assert open_ones.on_marker(marker(5, 8, commit=True), commit=True) is None
-    assert open_ones.on_marker(marker(6, 8, commit=False), commit=False) is None
-
-
 def test_the_transaction_index_is_missed():
     producer = Producer(7, 0, 0)
     data = records(0, 2, attributes=TRANSACTIONAL, producer=producer)
@@ -78,3 +61,32 @@ def test_the_transaction_index_is_missed():
     marker[:8] = (2).to_bytes(8, "big")
     report = check(data, marker)
     assert report.index_problems[TXN_INDEX] == "the transaction aborted at offset 2 is not in it"
+
+
+def aborted_log():
+    data = records(0, 2, attributes=TRANSACTIONAL, producer=Producer(7, 0, 0))
+    marker = bytearray(build_marker(EndMarker(False, 0), 7, 0, NOW)[0])
+    marker[:8] = (2).to_bytes(8, "big")
+    return data, marker
+
+
+def test_a_transaction_index_that_is_right():
+    report = check(*aborted_log(), aborted=[AbortedTransaction(0, 7, 2, 3)])
+    assert TXN_INDEX not in report.index_problems
+
+
+def test_a_transaction_that_is_another_in_the_index():
+    for entry in (AbortedTransaction(1, 7, 2, 3), AbortedTransaction(0, 7, 2, 9)):
+        report = check(*aborted_log(), aborted=[entry])
+        assert "is another in it" in report.index_problems[TXN_INDEX]
+
+
+def test_a_lost_marker_is_known_from_the_index():
+    data, marker = aborted_log()
+    marker[-1] ^= 1
+    entry = AbortedTransaction(0, 7, 2, 3)
+    report = check(data, marker, records(3), aborted=[entry])
+    (hole,) = report.holes
+    assert [(one.offset, one.producer_id) for one in hole.markers] == [(2, 7)]
+    assert report.aborted == [entry]
+    assert TXN_INDEX not in report.index_problems

@@ -92,6 +92,27 @@ def test_offsets_must_rise_and_stay_within_bounds():
     assert shape(pieces(first, second, third, end_offset=4)) == [0, 2, (len(first) * 2, len(third))]
 
 
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("offset", [0, 1, 3, 5, 9, 1 << 40])
+def test_a_wrong_base_offset_in_a_log_without_gaps(number, offset):
+    """No checksum covers it: those around it tell."""
+    made = batches(4)
+    if offset == 2 * number:
+        return
+    size = len(made[0])
+    made[number] = offset.to_bytes(8, "big") + made[number][8:]
+    expected = [0, 2, 4, 6]
+    expected[number] = (number * size, size)
+    assert shape(pieces(*made, end_offset=8, may_have_gaps=False)) == expected
+
+
+def test_records_that_are_missing_in_a_log_without_gaps():
+    first, _, third, fourth = batches(4)
+    assert shape(pieces(first, third, fourth, end_offset=8, may_have_gaps=False)) == [0, 4, 6]
+    assert shape(pieces(first, fourth, end_offset=8, may_have_gaps=False)) == [0, 6]
+    assert shape(pieces(third, fourth, end_offset=8, may_have_gaps=False)) == [4, 6]
+
+
 def test_a_batch_inside_a_value_is_not_taken_for_one():
     inner = bytes(build([Record(1, 5, None, b"inner")]))
     outer = bytearray(build([Record(0, 5, None, inner), Record(1, 5, None, b"x")]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.pieces import PIECE, Pieces
+from barnabas.broker.pieces import Pieces
 from barnabas.broker.transactions import fenced_code
 from barnabas.core.txn.requests import PartitionsRequest
 from barnabas.model.cluster import INTERNAL_TOPICS
@@ -41,8 +41,8 @@ def handle(call: Call) -> Task[Response]:
     pieces = Pieces(call, finishes=True)
     answers: list[tuple[AddPartitionsToTxnTransaction, _Codes]] = []
     for transaction in _transactions(call):
-        codes = yield from _look_up(call, transaction, pieces)
-        if not any(codes.values()):
+        codes, are_known = yield from _look_up(call, transaction, pieces)
+        if are_known:
             codes = yield from _ask(call, transaction, tuple(codes))
         answers.append((transaction, codes))
     if call.version >= _MANY_SINCE:
@@ -67,30 +67,41 @@ def _transactions(call: Call) -> list[AddPartitionsToTxnTransaction]:
 
 def _look_up(
     call: Call, transaction: AddPartitionsToTxnTransaction, pieces: Pieces
-) -> Task[_Codes]:
-    """Tell what is wrong with each partition; if one is wrong, none is added."""
+) -> Task[tuple[_Codes, bool]]:
+    """Tell what is wrong with each partition, and whether nothing is; if one is wrong, none is added."""
     is_client = call.version < _MANY_SINCE
-    codes: _Codes = {}
+    counts: list[int | None] = []
     for topic in transaction.topics:
-        for start in range(0, len(topic.partitions), PIECE):
-            known = call.node.topics.by_name.get(topic.name)
-            count = 0 if known is None else len(known.partitions)
-            some = topic.partitions[start : start + PIECE]
-            for index in some:
-                if is_client and topic.name in INTERNAL_TOPICS:
-                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                elif 0 <= index < count:
-                    code = ErrorCode.NONE
-                else:
-                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                codes[TopicPartition(topic.name, index)] = code
-            pieces.count(len(some))
-            if pieces.is_full:
-                yield pieces.pause
+        known = call.node.topics.by_name.get(topic.name)
+        if is_client and topic.name in INTERNAL_TOPICS:
+            counts.append(None)
+        else:
+            counts.append(0 if known is None else len(known.partitions))
         pieces.count(1)
-    if any(codes.values()):
-        return {one: code or ErrorCode.OPERATION_NOT_ATTEMPTED for one, code in codes.items()}
-    return codes
+        if pieces.is_full:
+            yield pieces.pause
+    partition_count = sum(len(topic.partitions) for topic in transaction.topics)
+    return (yield from pieces.work(partition_count, lambda: _judge(transaction.topics, counts)))
+
+
+def _judge(topics: list[AddPartitionsToTxnTopic], counts: list[int | None]) -> tuple[_Codes, bool]:
+    """Judge partitions by how many their topic has; None where a client may not write."""
+    codes: _Codes = {}
+    for topic, count in zip(topics, counts, strict=True):
+        for index in topic.partitions:
+            if count is None:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif 0 <= index < count:
+                code = ErrorCode.NONE
+            else:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            codes[TopicPartition(topic.name, index)] = code
+    if not any(codes.values()):
+        return codes, True
+    for one, code in codes.items():
+        if not code:
+            codes[one] = ErrorCode.OPERATION_NOT_ATTEMPTED
+    return codes, False
 
 
 def _ask(

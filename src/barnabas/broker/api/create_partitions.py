@@ -31,7 +31,7 @@ def handle(call: Call) -> Task[CreatePartitionsResponse]:
         try:
             if len(asked) > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            yield from _grow(call.node, asked[0], validate_only=request.validate_only)
+            yield from _grow(call.node, asked[0], request)
         except KafkaError as refusal:
             results.append(_answer(name, refusal.code, refusal.message))
         else:
@@ -48,7 +48,7 @@ def refuse(
     )
 
 
-def _grow(node: Node, asked: CreatePartitionsTopic, *, validate_only: bool) -> Task[None]:
+def _grow(node: Node, asked: CreatePartitionsTopic, request: CreatePartitionsRequest) -> Task[None]:
     yield node.changes.take
     try:
         topic = node.topics.by_name.get(asked.name)
@@ -57,8 +57,8 @@ def _grow(node: Node, asked: CreatePartitionsTopic, *, validate_only: bool) -> T
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{asked.name}'."
             )
         assignment = _plan(node, topic, asked)
-        if not validate_only:
-            yield from topic_creation.add_partitions(node, topic, assignment)
+        if not request.validate_only:
+            yield from topic_creation.add_partitions(node, topic, assignment, request.timeout_ms)
     finally:
         node.changes.give()
 
@@ -77,7 +77,7 @@ def _plan(node: Node, topic: Topic, asked: CreatePartitionsTopic) -> list[tuple[
         )
     additional = asked.count - old_count
     if asked.assignments is None:
-        return topic_creation.decide_assignment(node, additional, len(topic.partitions[0].replicas))
+        return topic_creation.decide_added(node, topic, additional)
     if len(asked.assignments) != additional:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

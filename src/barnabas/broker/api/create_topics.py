@@ -38,6 +38,7 @@ _STEPS_PER_TOPIC: Final = 10
 def handle(call: Call) -> Task[Response]:
     """Create, or with validate_only just check."""
     request: CreateTopicsRequest = call.request
+    call.node.check_controller()
     times = Counter(wanted.name for wanted in request.topics)
     planned: list[Topic] = []
     outcomes: dict[str, Topic | BaseException] = {}
@@ -59,7 +60,10 @@ def handle(call: Call) -> Task[Response]:
             planned.append(topic)
     if planned:
         # Side by side: their commits share the store's syncs.
-        creations = [partial(drive, topic_creation.create(call.node, topic)) for topic in planned]
+        creations = [
+            partial(drive, topic_creation.create(call.node, topic, request.timeout_ms))
+            for topic in planned
+        ]
         errors = yield together(creations)
         outcomes.update((t.name, e) for t, e in zip(planned, errors, strict=True) if e is not None)
     results = _results(call, outcomes)

@@ -35,7 +35,7 @@ def handle(call: Call) -> Task[DeleteRecordsResponse]:
     for topic in call.request.topics:
         results = []
         for asked in topic.partitions:
-            replica = node.hosted(topic.name, asked.partition_index)
+            replica = node.led(topic.name, asked.partition_index)
             outcome = _move_start(replica, asked.offset)
             if not isinstance(replica, ErrorCode) and not isinstance(outcome, ErrorCode):
                 moved.append(replica)

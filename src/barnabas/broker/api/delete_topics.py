@@ -34,13 +34,14 @@ def handle(call: Call) -> Task[Response]:
         newer = call.version >= _DISABLED_CODE_SINCE
         code = ErrorCode.TOPIC_DELETION_DISABLED if newer else ErrorCode.INVALID_REQUEST
         raise KafkaError(code, "Topic deletion is disabled: delete.topic.enable is false.")
+    call.node.check_controller()
     pieces = Pieces(call, finishes=True)
     results = []
     for key, topic in _decide(call.node, _keys(call.request)).items():
         try:
             if isinstance(topic, KafkaError):
                 raise topic
-            yield from topic_deletion.delete(call.node, topic)
+            yield from topic_deletion.delete(call.node, topic, call.request.timeout_ms)
         except KafkaError as refusal:
             results.append(_failed(key, refusal.code, refusal.message))
         else:

@@ -36,13 +36,13 @@ def handle(call: Call) -> DescribeClusterResponse:
             f"Unsupported endpoint type {kind}; there are 1 (brokers) and 2 (controllers).",
         )
     node = call.node
-    host, port = node.address_for(call.link)
     asked = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=node.cluster_id,
-        controller_id=node.broker_id,
+        controller_id=node.cluster.controller_id,
         brokers=[
-            DescribeClusterBroker(broker_id=node.broker_id, host=host, port=port, rack=node.rack)
+            DescribeClusterBroker(broker_id=broker_id, host=host, port=port, rack=rack)
+            for broker_id, host, port, rack in node.cluster.addresses(call.link)
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )

@@ -51,7 +51,7 @@ def refuse(
 
 
 def _describe(call: Call, topic: str, index: int, pieces: Pieces) -> Task[PartitionResponse]:
-    replica = call.node.hosted(topic, index)
+    replica = call.node.led(topic, index)
     if isinstance(replica, ErrorCode):
         return _failed(index, replica, replica.message)
     entries = list(replica.log.producers)

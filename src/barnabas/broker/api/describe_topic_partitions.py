@@ -93,18 +93,17 @@ def _describe(node: Node, topic: Topic, indexes: range) -> DescribeTopicPartitio
 
 def _partition(node: Node, topic: Topic, index: int) -> DescribeTopicPartitionsResponsePartition:
     partition = topic.partitions[index]
-    replica = node.replicas.get(topic.name, index)
-    offline = replica is None or replica.offline
+    error_code, leader, offline = node.cluster.leadership(topic, index)
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.LEADER_NOT_AVAILABLE if offline else ErrorCode.NONE,
+        error_code=error_code,
         partition_index=index,
-        leader_id=-1 if offline else partition.leader,
+        leader_id=leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.in_sync),
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=list(partition.replicas) if offline else [],
+        offline_replicas=offline,
     )
 
 

@@ -9,16 +9,23 @@ until then leaves in one answer.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker import fetch_wanted
 from barnabas.broker.fetch_look import Look, Reading
-from barnabas.broker.replicas import stable_key
+from barnabas.broker.fetch_wanted import TOPIC_IDS_SINCE
+from barnabas.broker.follower_look import FollowerLook, note_positions
+from barnabas.broker.pieces import PIECE, Pieces
+from barnabas.broker.replicas import end_key, stable_key
 from barnabas.core.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
 from barnabas.core.waiting import Waiter
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.batch import BatchError
 from barnabas.wire.fetch_writer import FetchWriter
 from barnabas.wire.messages.fetch import (
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -29,11 +36,15 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from barnabas.broker.call import Call
+    from barnabas.broker.fetch_wanted import Partitions
     from barnabas.broker.metrics import Metrics
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
 
-TOPIC_IDS_SINCE: Final = 13
-NO_EPOCH: Final = -1
+#: Partitions that are looked at at once: 5 µs each, at worst.
+MANY: Final = 10 * PIECE
+#: The first version with which a consumer may read from a follower (KIP-392).
+_FOLLOWERS_SINCE: Final = 11
 #: The client starts a new session then: what it wanted from the old one is not told.
 _SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -41,16 +52,26 @@ _SESSION_ERRORS: Final = (
 )
 
 
-def handle(call: Call) -> Any:  # noqa: ANN401
-    """Look at what is there, now or when those who wait are answered."""
+def handle(call: Call, taken: Partitions | None = None) -> Any:  # noqa: ANN401
+    """Look at what is there, now or when those who wait are answered. `taken` is what the request names, if that is known."""
     request: FetchRequest = call.request
-    if _replica_id(request) >= 0:
-        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "this node has no followers")
-    fetch = _Fetch(call)
+    broker_id = _replica_id(request)
+    if broker_id >= 0:
+        if call.node.is_lone:
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "this node has no followers")
+        return _FollowerFetch(call, broker_id).look()
+    fetch = _Fetch(call, taken)
     if call.node.replicas.waiting.is_fed and not call.node.stopping:
         fetch.hold()
         return None
     return fetch.look()
+
+
+def handle_long(call: Call) -> Task[Any]:
+    """Do the same for a request that names very many partitions: take them in pieces."""
+    taken = yield from fetch_wanted.take_in_pieces(call, Pieces(call))
+    answer = handle(call, taken)
+    return (yield from answer) if isinstance(answer, Generator) else answer
 
 
 def refuse(request: FetchRequest, code: ErrorCode, _message: str | None) -> FetchResponse:
@@ -106,6 +127,8 @@ class _Answer:
 
     def encode(self, version: int) -> list[Any]:
         """Give the answer's bytes and file slices, without its header."""
+        if any(one.diverging for readings in self._topics.values() for one in readings):
+            return self._encode_whole(version)
         writer = FetchWriter(version, len(self._topics), session_id=self._session_id)
         for readings in self._topics.values():
             wanted = readings[0].wanted
@@ -119,16 +142,62 @@ class _Answer:
                 )  # fmt: skip
         return writer.finish()
 
+    def _encode_whole(self, version: int) -> list[Any]:
+        """Give an answer that has in it what the writer cannot write."""
+        response = FetchResponse(session_id=self._session_id)
+        for readings in self._topics.values():
+            wanted = readings[0].wanted
+            response.responses.append(
+                FetchableTopicResponse(
+                    topic=wanted.topic,
+                    topic_id=wanted.topic_id,
+                    partitions=[_whole_partition(reading) for reading in readings],
+                )
+            )
+        return response.encode(version)
+
+
+def _whole_partition(reading: Reading) -> PartitionData:
+    data = PartitionData(
+        partition_index=reading.wanted.partition,
+        error_code=reading.error_code,
+        high_watermark=reading.high_watermark,
+        last_stable_offset=reading.last_stable_offset,
+        log_start_offset=reading.log_start_offset,
+        aborted_transactions=None,
+        records=reading.records,
+    )
+    if reading.diverging is not None:
+        data.diverging_epoch = EpochEndOffset(
+            epoch=reading.diverging.epoch, end_offset=reading.diverging.end_offset
+        )
+    return data
+
+
+class _Watch:
+    """Sees bytes come for partitions while others are looked at; nobody is answered for it (`Node.complete` finds no link)."""
+
+    __slots__ = ()
+
+    @property
+    def call(self) -> _Watch:
+        return self
+
+    @property
+    def link(self) -> None:
+        return None
+
 
 class _Fetch:
     """One fetch under way: what is wanted, what has been found."""
 
     __slots__ = (
-        "_committed_only", "_deadline_ms", "_found", "_incremental", "_session", "_timer", "_waiter", "_wanted", "call",
+        "_committed_only", "_deadline_ms", "_found", "_incremental", "_session", "_taken", "_timer", "_waiter", "_wanted", "call",
     )  # fmt: skip
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, taken: Partitions | None = None) -> None:
         self.call = call
+        self._taken = taken
         self._committed_only = bool(call.request.isolation_level)
         self._deadline_ms: int | None = None
         self._found: Look
@@ -164,25 +233,11 @@ class _Fetch:
             self._session, self._incremental = None, False
         return list(session.partitions.values())
 
-    def _take_wanted(self, partitions: dict[Hashable, Wanted]) -> dict[Hashable, Wanted]:
+    def _take_wanted(self, partitions: Partitions) -> Partitions:
         """Add what the request names to `partitions`, or change it there."""
-        by_id = self.call.version >= TOPIC_IDS_SINCE
-        topics = self.call.node.topics
-        for asked in self.call.request.topics:
-            name, topic_id = asked.topic, asked.topic_id
-            if by_id:
-                topic = topics.by_id.get(topic_id)
-                name = "" if topic is None else topic.name
-            for p in asked.partitions:
-                key = (topic_id if by_id else name, p.partition)
-                wanted = partitions.get(key)
-                if wanted is None:
-                    wanted = partitions[key] = Wanted(key, name, topic_id, p.partition)
-                epoch = p.current_leader_epoch
-                if epoch < NO_EPOCH:
-                    epoch = NO_EPOCH  # as in Kafka, any below 0 is none: here only
-                wanted.update(p.fetch_offset, p.partition_max_bytes, epoch, p.last_fetched_epoch)
-        return partitions
+        if self._taken is not None:
+            return fetch_wanted.add(self._taken, partitions)
+        return fetch_wanted.take(self.call, self.call.request.topics, partitions)
 
     def _forget(self, session: FetchSession) -> None:
         by_id = self.call.version >= TOPIC_IDS_SINCE
@@ -192,6 +247,8 @@ class _Fetch:
 
     def look(self) -> Any:  # noqa: ANN401
         """Answer at once if there is enough, an error, or no wish to wait; else wait."""
+        if len(self._wanted) > MANY:
+            return self._look_in_pieces()
         found = self._look(nowait=True)
         if found.cold:
             return self._after_warming()
@@ -201,19 +258,78 @@ class _Fetch:
         return None
 
     def _look(self, *, nowait: bool) -> Look:
+        look = self._found = self._new_look(nowait=nowait).at(self._wanted)
+        return look
+
+    def _new_look(self, *, nowait: bool) -> Look:
         call = self.call
         look = Look(
             call.node, call.request.max_bytes,
             by_id=call.version >= TOPIC_IDS_SINCE, committed_only=self._committed_only, nowait=nowait,
         )  # fmt: skip
-        self._found = look.at(self._wanted)
+        look.leader_only = call.version < _FOLLOWERS_SINCE
         return look
+
+    def _look_in_pieces(self) -> Task[Response | None]:
+        """Do as `look` does; None if it waits."""
+        pieces = Pieces(self.call)
+        while (yield from self._look_at_many(pieces, nowait=True)):
+            if self._found.cold or self._is_enough or self._has_waited_enough:
+                break
+            self._set_deadline()
+        if self._found.cold:
+            yield from self._warm()
+            yield from self._look_at_many(pieces, nowait=False)
+        elif not (self._is_enough or self._has_waited_enough):
+            self._wait()
+            return None
+        session_id, readings = yield from self._tell_many(pieces)
+        answer = yield from pieces.work(
+            len(readings),
+            partial(_Answer, session_id, readings, shows_aborted=self._committed_only),
+        )
+        answer.count(self.call.node.metrics)
+        return (yield from pieces.respond(lambda: answer))
+
+    def _look_at_many(self, pieces: Pieces, *, nowait: bool) -> Task[bool]:
+        """Look at all, some at a time; tell whether something came meanwhile for those that were looked at first."""
+        waiting, found = self.call.node.replicas.waiting, self._new_look(nowait=nowait)
+        watches: list[Waiter[Any]] = []
+        try:
+            for start in range(0, len(self._wanted), PIECE):
+                some = self._wanted[start : start + PIECE]
+                if not found.has_failed:  # else it is answered at once, whatever comes
+                    watches.append(Waiter(_Watch(), self._keys(some), 1))
+                    waiting.add(watches[-1])
+                found.at(some)
+                yield pieces.pause
+            self._found = found
+            return any(watch.done for watch in watches)
+        finally:
+            for watch in watches:
+                waiting.remove(watch)
+
+    def _tell_many(self, pieces: Pieces) -> Task[tuple[int, list[Reading]]]:
+        """Give the session and what its client is told, as `_response` does."""
+        session, readings = self._session, self._found.readings
+        if session is None:
+            return NO_SESSION, readings
+        news = []
+        for reading in readings:
+            if reading.has_news():
+                news.append(reading)
+            pieces.count(1)
+            if pieces.is_full:
+                yield pieces.pause
+        session.rotate(reading.wanted.key for reading in news if len(reading.records))
+        return session.id, news if self._incremental else readings
 
     @property
     def _is_enough(self) -> bool:
         request, found = self.call.request, self._found
         return (
             found.has_failed
+            or found.has_diverging
             or found.size_bytes >= request.min_bytes
             or request.max_wait_ms <= 0
             or not self._wanted
@@ -229,7 +345,13 @@ class _Fetch:
         return not self._committed_only or now_ms >= self._deadline_ms
 
     def _after_warming(self) -> Task[_Answer]:
-        """Bring cold ranges into memory in the background, then read as usual."""
+        """Bring cold ranges into memory, then read as usual."""
+        yield from self._warm()
+        self._look(nowait=False)
+        return self._response()
+
+    def _warm(self) -> Task[None]:
+        """Bring cold ranges into memory in the background."""
         for replica, start in self._found.warm(self.call.request.max_bytes):
             try:
                 yield start
@@ -237,8 +359,6 @@ class _Fetch:
                 replica.on_disk_error(problem, "read")
             except BatchError:
                 continue  # reading again tells
-        self._look(nowait=False)
-        return self._response()
 
     def hold(self) -> None:
         """Wait until the node answers those who wait."""
@@ -250,18 +370,27 @@ class _Fetch:
     def _wait(self) -> None:
         """Wait for bytes on any partition, or for the time the client gave."""
         node, request = self.call.node, self.call.request
-        keys: list[Hashable] = [
-            stable_key(wanted.topic, wanted.partition)
-            if self._committed_only
-            else (wanted.topic, wanted.partition)
-            for wanted in self._wanted
-        ]
+        keys = self._keys(self._wanted)
         self._waiter = Waiter(self, keys, request.min_bytes - self._found.size_bytes)
         node.replicas.waiting.add(self._waiter)
         node.waiters[self.call.link] = self._waiter
+        self._timer = node.world.timers.call_at(self._set_deadline(), self._on_deadline)
+
+    def _set_deadline(self) -> int:
+        """Give the time until which to wait, as it was when the waiting began."""
         if self._deadline_ms is None:
-            self._deadline_ms = node.world.clock.monotonic_ms() + request.max_wait_ms
-        self._timer = node.world.timers.call_at(self._deadline_ms, self._on_deadline)
+            now_ms = self.call.node.world.clock.monotonic_ms()
+            self._deadline_ms = now_ms + self.call.request.max_wait_ms
+        return self._deadline_ms
+
+    def _keys(self, partitions: list[Wanted]) -> list[Hashable]:
+        """Name what to wait for."""
+        return [
+            stable_key(wanted.topic, wanted.partition)
+            if self._committed_only
+            else (wanted.topic, wanted.partition)
+            for wanted in partitions
+        ]
 
     def _on_deadline(self) -> None:
         node = self.call.node
@@ -291,3 +420,34 @@ class _Fetch:
         answer = _Answer(session_id, readings, shows_aborted=self._committed_only)
         answer.count(self.call.node.metrics)
         return answer
+
+
+class _FollowerFetch(_Fetch):
+    """One fetch of a follower: it waits for anything that is appended, not for what is committed."""
+
+    __slots__ = ("_broker_id",)
+
+    def __init__(self, call: Call, broker_id: int) -> None:
+        super().__init__(call)
+        self._broker_id = broker_id
+        self._committed_only = False
+        note_positions(call.node, broker_id, self._wanted)
+
+    def _new_look(self, *, nowait: bool) -> Look:
+        call = self.call
+        return FollowerLook(
+            call.node, self._broker_id, call.request.max_bytes,
+            by_id=call.version >= TOPIC_IDS_SINCE, nowait=nowait,
+        )  # fmt: skip
+
+    def _keys(self, partitions: list[Wanted]) -> list[Hashable]:
+        return [end_key(wanted.topic, wanted.partition) for wanted in partitions]
+
+    def _take_wanted(self, partitions: Partitions) -> Partitions:
+        super()._take_wanted(partitions)
+        by_id = self.call.version >= TOPIC_IDS_SINCE
+        for asked in self.call.request.topics:
+            for p in asked.partitions:
+                key = (asked.topic_id if by_id else asked.topic, p.partition)
+                partitions[key].follower_log_start = p.log_start_offset
+        return partitions

@@ -77,11 +77,14 @@ def _find(call: Call, key: str) -> Task[Coordinator]:
         problem = f"no coordinator is of type {call.request.key_type}"
         return _none(key, ErrorCode.INVALID_REQUEST, problem)
     topic = yield from host.create_topic()
-    if topic is None or host.replica_for(key) is None:
+    address = None
+    if topic is not None:
+        leader = node.cluster.leadership(topic, host.partition_for(key)).leader
+        address = node.cluster.address_of(leader, call.link)
+    if address is None:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return _none(key, code, code.message)
-    name, port = node.address_for(call.link)
-    return Coordinator(key=key, node_id=node.broker_id, host=name, port=port)
+    return Coordinator(key=key, node_id=address.broker_id, host=address.host, port=address.port)
 
 
 def _none(key: str, code: ErrorCode, message: str | None) -> Coordinator:

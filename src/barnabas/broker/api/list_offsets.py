@@ -97,7 +97,7 @@ def _named_twice(partitions: list[ListOffsetsPartition]) -> set[int]:
 def _look_up(
     call: Call, topic: str, asked: ListOffsetsPartition
 ) -> Task[ListOffsetsPartitionResponse]:
-    replica = call.node.hosted(topic, asked.partition_index)
+    replica = call.node.led(topic, asked.partition_index)
     if isinstance(replica, ErrorCode):
         return _failed(asked.partition_index, replica)
     code = _decide(call.version, replica, asked)

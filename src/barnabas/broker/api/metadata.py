@@ -61,14 +61,14 @@ def handle(call: Call) -> Task[Response]:
             pieces.count(1 + len(answer.partitions))
             if pieces.is_full:
                 yield pieces.pause
-    host, port = node.address_for(call.link)
     cluster_operations = request.include_cluster_authorized_operations
     response = MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=node.broker_id, host=host, port=port, rack=node.rack)
+            MetadataResponseBroker(node_id=broker_id, host=host, port=port, rack=rack)
+            for broker_id, host, port, rack in node.cluster.addresses(call.link)
         ],
         cluster_id=node.cluster_id,
-        controller_id=node.broker_id,
+        controller_id=node.cluster.controller_id,
         topics=topics,
         cluster_authorized_operations=CLUSTER_OPERATIONS if cluster_operations else NOT_ASKED,
     )
@@ -121,8 +121,7 @@ def _may_create(call: Call) -> bool:
 
 def _auto_create(node: Node, name: str) -> Task[tuple[Topic | None, ErrorCode]]:
     try:
-        assignment = topic_creation.decide_assignment(node, -1, -1)
-        yield from topic_creation.create(node, topic_creation.plan_topic(node, name, assignment))
+        yield from topic_creation.create_automatically(node, name, -1, -1)
     except KafkaError as refusal:
         if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
             return None, refusal.code
@@ -133,17 +132,16 @@ def _auto_create(node: Node, name: str) -> Task[tuple[Topic | None, ErrorCode]]:
 def _known(node: Node, topic: Topic, operations: int) -> MetadataResponseTopic:
     partitions = []
     for index, partition in enumerate(topic.partitions):
-        replica = node.replicas.get(topic.name, index)
-        offline = replica is None or replica.offline
+        error_code, leader, offline = node.cluster.leadership(topic, index)
         partitions.append(
             MetadataResponsePartition(
-                error_code=ErrorCode.LEADER_NOT_AVAILABLE if offline else ErrorCode.NONE,
+                error_code=error_code,
                 partition_index=index,
-                leader_id=-1 if offline else partition.leader,
+                leader_id=leader,
                 leader_epoch=partition.leader_epoch,
                 replica_nodes=list(partition.replicas),
                 isr_nodes=list(partition.in_sync),
-                offline_replicas=list(partition.replicas) if offline else [],
+                offline_replicas=offline,
             )
         )
     return MetadataResponseTopic(

@@ -26,7 +26,7 @@ def handle(call: Call) -> OffsetForLeaderEpochResponse:
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=[
-                    _look_up(node.hosted(topic.topic, asked.partition), asked)
+                    _look_up(node.led(topic.topic, asked.partition), asked)
                     for asked in topic.partitions
                 ],
             )

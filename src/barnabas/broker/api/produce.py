@@ -1,7 +1,7 @@
 """Produce: append one batch to each partition named, answer by acks.
 
-One bad partition never fails its neighbours. On one node every in-sync replica has a batch as soon as
-the leader has it, so acks=all and acks=1 are answered at once; a flush that a topic's settings ask for
+One bad partition never fails its neighbours. acks=1 is answered at once, acks=all when every in-sync replica
+has the records (`broker/commitment.py`), which on a lone broker is at once as well; a flush that a topic's settings ask for
 comes before the answer. Batches that take long to open are opened in the background, one after another; a
 connection has one request under way, so its order is kept.
 """
@@ -12,9 +12,10 @@ from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker import batch_check, produce_lane, transactional_produce
+from barnabas.broker import batch_check, produce_lane, produce_parts, transactional_produce
 from barnabas.broker.batch_check import Refusal
 from barnabas.broker.outcomes import NO_REPLY, CloseLink
+from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode, shortened
 from barnabas.model.ids import TopicPartition
 from barnabas.wire.messages.produce import (
@@ -23,6 +24,7 @@ from barnabas.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from barnabas.wire.produce_count import names_more_than
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +42,10 @@ if TYPE_CHECKING:
 
 #: From this version on topics are named by id.
 TOPIC_IDS_SINCE = 13
-_ACKS = (-1, 0, 1)
+#: Topics and partitions of a request that are handled at once: 50 µs each, at worst.
+MANY: Final = 1000
+_ACKS_ALL: Final = -1
+_ACKS = (_ACKS_ALL, 0, 1)
 #: What the state of its producer can have against a batch.
 _WHY_REFUSED: Final = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "the sequence number does not follow the last one",
@@ -86,6 +91,21 @@ class _Postponed:
         answers.append(PartitionProduceResponse(index=data.index))
 
 
+class _Owed:
+    """What an answer waits for: logs that are due to be synced, and records that every in-sync replica must have."""
+
+    __slots__ = ("commits", "flushes")
+
+    def __init__(self) -> None:
+        """Wait for nothing."""
+        self.flushes: list[Replica] = []
+        self.commits: list[tuple[Replica, PartitionProduceResponse, int]] = []
+
+    def __bool__(self) -> bool:
+        """Tell whether there is anything to wait for."""
+        return bool(self.flushes or self.commits)
+
+
 def handle(call: Call) -> Any:  # noqa: ANN401
     """Append everything, then answer."""
     request: ProduceRequest = call.request
@@ -97,6 +117,40 @@ def handle(call: Call) -> Any:  # noqa: ANN401
     if transactional_produce.has_transactional(request):
         return _handle_transactional(call)
     return _append_all(call, {})
+
+
+def is_long(frame: memoryview, version: int, position: int) -> bool:
+    """Tell whether a request is about very many partitions: most large ones are not."""
+    return names_more_than(MANY, frame, version, position)
+
+
+def handle_long(call: Call) -> Task[Any]:
+    """Append some at a time, each piece as if it had come by itself, then answer as for one request."""
+    whole: ProduceRequest = call.request
+    pieces = Pieces(call, finishes=True)
+    answers: list[ProduceResponse] = []
+    failure: CloseLink | None = None
+    try:
+        yield from transactional_produce.check_producer(call, pieces)
+        for part in produce_parts.cut(whole):
+            call.request = part
+            try:
+                answer = handle(call)
+                answers.append((yield from answer) if isinstance(answer, Generator) else answer)
+            except (
+                CloseLink
+            ) as problem:  # acks=0: the link goes, but not before the rest is written
+                failure = failure or problem
+            yield pieces.pause
+    except Refusal as refusal:
+        return refuse(whole, refusal.code, refusal.message)
+    finally:
+        call.request = whole
+    if failure is not None:
+        raise failure
+    if whole.acks == 0:
+        return NO_REPLY
+    return (yield from pieces.respond(lambda: produce_parts.join(whole, answers)))
 
 
 def _handle_transactional(call: Call) -> Any:  # noqa: ANN401
@@ -129,7 +183,7 @@ def _append_all(call: Call, verdicts: Verdicts) -> Any:  # noqa: ANN401
     """Append to every partition; `verdicts` is what came of asking about transactions."""
     request: ProduceRequest = call.request
     by_id = call.version >= TOPIC_IDS_SINCE
-    to_flush: list[Replica] = []
+    owed = _Owed()
     postponed: list[_Postponed] = []
     responses = []
     for topic in request.topic_data:
@@ -139,7 +193,7 @@ def _append_all(call: Call, verdicts: Verdicts) -> Any:  # noqa: ANN401
             try:
                 verdict = verdicts.get(TopicPartition(name or "", data.index)) if verdicts else None
                 partitions.append(
-                    _produce(call, name, data.index, data.records, to_flush, verdict=verdict)
+                    _produce(call, name, data.index, data.records, owed, verdict=verdict)
                 )
             except _Closed as closed:
                 postponed.append(_Postponed(closed, name, data, partitions, verdict))
@@ -150,9 +204,9 @@ def _append_all(call: Call, verdicts: Verdicts) -> Any:  # noqa: ANN401
         )
     response = ProduceResponse(responses=responses)
     if postponed:
-        return _after_opening(call, response, postponed, to_flush)
-    if to_flush:
-        return _after_flush(call, response, to_flush)
+        return _after_opening(call, response, postponed, owed)
+    if owed:
+        return _after_waiting(call, response, owed)
     return _answer(call, response)
 
 
@@ -196,7 +250,7 @@ def _produce(  # noqa: PLR0913  (what came of the steps before, each by its name
     name: str | None,
     index: int,
     records: memoryview | None,
-    to_flush: list[Replica],
+    owed: _Owed,
     opened: Opened | Refusal | None = None,
     verdict: Verdict | None = None,
 ) -> PartitionProduceResponse:
@@ -204,7 +258,7 @@ def _produce(  # noqa: PLR0913  (what came of the steps before, each by its name
     if name is None:
         return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
     node = call.node
-    replica = node.hosted(name, index)
+    replica = node.led(name, index)
     if isinstance(replica, ErrorCode):
         return _failed(index, replica, f"{name}-{index}: {replica.message}")
     replica.metrics.produces += opened is None
@@ -216,9 +270,14 @@ def _produce(  # noqa: PLR0913  (what came of the steps before, each by its name
         response = _append(call, replica, records, opened, verdict)
     except Refusal as refusal:
         replica.metrics.failed_produces += 1
-        return _failed(index, refusal.code, refusal.message)
+        failed = _failed(index, refusal.code, refusal.message)
+        if refusal is not verdict and refusal.is_of_log:
+            failed.log_start_offset = replica.log.log_start_offset
+        return failed
     if replica.log.unflushed_records >= replica.config.flush_messages:
-        to_flush.append(replica)
+        owed.flushes.append(replica)
+    if call.request.acks == _ACKS_ALL and replica.state.followers:
+        owed.commits.append((replica, response, replica.log.log_end_offset))
     return response
 
 
@@ -232,6 +291,8 @@ def _append(
     node, log = call.node, replica.log
     config = replica.config
     code = replica.state.decide_append(call.request.acks, config.min_insync_replicas)
+    if code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        raise Refusal(code, f"{replica.key}: broker {node.broker_id} does not lead it")
     if code:
         raise Refusal(code, f"fewer than min.insync.replicas={config.min_insync_replicas} in sync")
     if opened is None:
@@ -313,34 +374,38 @@ def _failed(index: int, code: ErrorCode, message: str | None) -> PartitionProduc
 
 
 def _after_opening(
-    call: Call, response: ProduceResponse, postponed: list[_Postponed], to_flush: list[Replica]
+    call: Call, response: ProduceResponse, postponed: list[_Postponed], owed: _Owed
 ) -> Task[Any]:
     """Open what takes long in the background, append it, then answer."""
-    node = call.node
     for each in postponed:
-        # Few at a time: what it unpacks to may be in memory, and the other threads are for those that wait for a disk.
-        yield node.unpacking.take
-        try:
-            job = partial(
-                batch_check.open_later, each.batch, each.closed.header, each.closed.config
-            )
-            opened = yield partial(node.world.background.run, job)
-        except Refusal as refusal:
-            opened = refusal
-        finally:
-            node.unpacking.give()
+        opened = yield from _open_later(call, each)
         each.answers[each.place] = _produce(
-            call, each.topic, each.data.index, each.batch, to_flush, opened, each.verdict
+            call, each.topic, each.data.index, each.batch, owed, opened, each.verdict
         )
-    if to_flush:
-        return (yield from _after_flush(call, response, to_flush))
+    if owed:
+        return (yield from _after_waiting(call, response, owed))
     return _answer(call, response)
 
 
-def _after_flush(call: Call, response: ProduceResponse, replicas: list[Replica]) -> Task[Any]:
-    """Hold the answer until the logs that are due have been synced; a failed sync is told."""
+def _open_later(call: Call, postponed: _Postponed) -> Task[Opened | Refusal]:
+    """Open a batch in the background. Few at a time: what it unpacks to may be in memory, and other threads wait for disks."""
+    node, link, closed = call.node, call.link, postponed.closed
+    yield partial(node.unpacking.take, link)
+    started_ms = node.world.clock.monotonic_ms()
+    try:
+        job = partial(batch_check.open_later, postponed.batch, closed.header, closed.config)
+        opened: Opened = yield partial(node.world.background.run, job)
+    except Refusal as refusal:
+        return refusal
+    finally:
+        node.unpacking.give(link, node.world.clock.monotonic_ms() - started_ms)
+    return opened
+
+
+def _after_waiting(call: Call, response: ProduceResponse, owed: _Owed) -> Task[Any]:
+    """Hold the answer until the logs that are due have been synced, and every in-sync replica has the records."""
     failed = []
-    for replica in replicas:
+    for replica in owed.flushes:
         try:
             yield replica.flush
         except OSError:
@@ -348,4 +413,22 @@ def _after_flush(call: Call, response: ProduceResponse, replicas: list[Replica])
     if failed:
         code = ErrorCode.KAFKA_STORAGE_ERROR
         return refuse(call.request, code, f"could not be synced: {', '.join(map(str, failed))}")
+    yield from _wait_for_commits(call, owed)
     return _answer(call, response)
+
+
+def _wait_for_commits(call: Call, owed: _Owed) -> Task[None]:
+    """Wait for all of them until the request's time is over; what did not get there in time may still do so."""
+    world = call.node.world
+    deadline_ms = world.clock.monotonic_ms() + max(0, call.request.timeout_ms)
+    for replica, answer, end_offset in owed.commits:
+        state = replica.state
+        code = state.decide_acknowledged(
+            end_offset, state.leader_epoch, replica.config.min_insync_replicas
+        )
+        if code is None:
+            code = yield replica.commitment.until(end_offset, state, deadline_ms, world)
+        if code:
+            replica.metrics.failed_produces += 1
+            answer.error_code, answer.base_offset = code, -1
+            answer.error_message = f"{replica.key}: {code.message}"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.pieces import Pieces
+from barnabas.broker.pieces import PIECE, Pieces
 from barnabas.core.group.offset_requests import (
     CommitPartition,
     CommitReply,
     CommitRequest,
     CommitTopic,
 )
-from barnabas.model.errors import ErrorCode
+from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -43,29 +44,44 @@ def handle(call: Call) -> Task[Response]:
     places: dict[str, dict[int, ErrorCode]] = {}
     for topic in asked.topics:
         place = codes.setdefault(_key(topic), {})
-        found = _known_part(call, topic, place)
-        if found.partitions:
-            topics.setdefault(found.name, CommitTopic(found.name, found.topic_id, []))
-            topics[found.name].partitions += found.partitions
-            places[found.name] = place
-        pieces.count(1 + len(topic.partitions))
-        if pieces.is_full:
-            yield pieces.pause
+        for start in range(0, max(len(topic.partitions), 1), PIECE):
+            some = topic.partitions[start : start + PIECE]
+            found = _known_part(call, topic, some, place)
+            if found.partitions:
+                topics.setdefault(found.name, CommitTopic(found.name, found.topic_id, []))
+                topics[found.name].partitions += found.partitions
+                places[found.name] = place
+            pieces.count(1 + len(some))
+            if pieces.is_full:
+                yield pieces.pause
+    reply = CommitReply()
     if topics:
-        request = CommitRequest(
-            asked.group_id,
-            list(topics.values()),
-            asked.member_id,
-            asked.group_instance_id,
-            asked.generation_id_or_member_epoch,
-            producer=(asked.producer_id, asked.producer_epoch),
-        )
-        reply = yield from call.node.coordinators.commit_in_transaction(
-            request, asked.transactional_id, call.version
-        )
-        for name, answered in _answers(request, reply):
+        try:
+            reply = yield from _commit(call, list(topics.values()))
+        except KafkaError as problem:
+            reply = CommitReply(problem.code)
+
+    def respond() -> TxnOffsetCommitResponse:
+        for name, answered in _answers(topics.values(), reply):
             places[name].update(answered)
-    return (yield from pieces.respond(lambda: _response(call.version, codes)))
+        return _response(call.version, codes)
+
+    return (yield from pieces.respond(respond))
+
+
+def _commit(call: Call, topics: list[CommitTopic]) -> Task[CommitReply]:
+    asked: TxnOffsetCommitRequest = call.request
+    request = CommitRequest(
+        asked.group_id,
+        topics,
+        asked.member_id,
+        asked.group_instance_id,
+        asked.generation_id_or_member_epoch,
+        producer=(asked.producer_id, asked.producer_epoch),
+    )
+    return call.node.coordinators.commit_in_transaction(
+        request, asked.transactional_id, call.version
+    )
 
 
 def _key(topic: TxnOffsetCommitRequestTopic) -> tuple[str, bytes]:
@@ -73,17 +89,20 @@ def _key(topic: TxnOffsetCommitRequestTopic) -> tuple[str, bytes]:
 
 
 def _known_part(
-    call: Call, topic: TxnOffsetCommitRequestTopic, refused: dict[int, ErrorCode]
+    call: Call,
+    topic: TxnOffsetCommitRequestTopic,
+    partitions: list[TxnOffsetCommitRequestPartition],
+    refused: dict[int, ErrorCode],
 ) -> CommitTopic:
-    """Keep the partitions that exist; the others go to `refused`."""
+    """Keep those of a topic's partitions that exist; the others go to `refused`."""
     topics, by_id = call.node.topics, call.version >= _TOPIC_IDS_SINCE
     known = topics.by_id.get(bytes(topic.topic_id)) if by_id else topics.by_name.get(topic.name)
     if known is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        refused.update((one.partition_index, code) for one in topic.partitions)
+        refused.update((one.partition_index, code) for one in partitions)
         return CommitTopic(topic.name, _NO_ID, [])
     found = CommitTopic(known.name, known.id, [])
-    for one in topic.partitions:
+    for one in partitions:
         if 0 <= one.partition_index < len(known.partitions):
             found.partitions.append(
                 CommitPartition(
@@ -99,15 +118,12 @@ def _known_part(
 
 
 def _answers(
-    request: CommitRequest, reply: CommitReply
+    topics: Iterable[CommitTopic], reply: CommitReply
 ) -> Iterable[tuple[str, list[tuple[int, ErrorCode]]]]:
     if not reply.error_code:
         return reply.topics
     code = reply.error_code
-    return [
-        (topic.name, [(one.partition, code) for one in topic.partitions])
-        for topic in request.topics
-    ]
+    return [(topic.name, [(one.partition, code) for one in topic.partitions]) for topic in topics]
 
 
 def refuse(

@@ -6,7 +6,7 @@ Job: what is to be written, and what an answer to it means. Must not know: recor
 |-------------------------------------------------------|---------------------------------------------------------------|
 | NONE; its topic is gone; it cannot hold markers       | it is done                                                    |
 | a newer epoch of the producer or coordinator is there | nothing more is tried here: somebody else ends the transaction |
-| anything else                                         | it is tried again after a while                               |
+| anything else                                         | it is tried again after a while, each time a longer one        |
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.core.txn.records import TransactionSaved
+    from barnabas.core.txn.settings import TransactionSettings
     from barnabas.model.ids import TopicPartition
 
 _DONE: Final = (
@@ -34,7 +35,7 @@ _FENCED: Final = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDI
 class Ending:
     """The end of one transaction. It must not outlive the state that decided it."""
 
-    __slots__ = ("_missing", "is_fenced", "retry_at_ms", "saved")
+    __slots__ = ("_missing", "_waited_ms", "is_fenced", "retry_at_ms", "saved")
 
     def __init__(self, saved: TransactionSaved) -> None:
         """Start with every partition; the caller writes the first markers."""
@@ -42,6 +43,7 @@ class Ending:
         self._missing: dict[TopicPartition, None] = dict.fromkeys(saved.partitions)
         self.is_fenced = False
         self.retry_at_ms: int | None = None
+        self._waited_ms = 0
 
     @property
     def is_written(self) -> bool:
@@ -72,13 +74,16 @@ class Ending:
             markers.producer_epoch,
         )
 
-    def on_answers(
-        self, answers: Iterable[tuple[TopicPartition, ErrorCode]], retry_at_ms: int
-    ) -> None:
-        """Take what partitions answered."""
+    def on_answers(self, answers: Iterable[tuple[TopicPartition, ErrorCode]]) -> None:
+        """Take what partitions answered; where something is missing, the caller sees to a retry."""
         for partition, code in answers:
             if code in _DONE:
                 self._missing.pop(partition, None)
             elif code in _FENCED:
                 self.is_fenced = True
-        self.retry_at_ms = None if self.is_fenced else retry_at_ms
+
+    def retry_later(self, now_ms: int, settings: TransactionSettings) -> None:
+        """Wait before the next attempt, longer than before the last one; a partition may be offline for days."""
+        waits_ms = max(settings.retry_ms, 2 * self._waited_ms)
+        self._waited_ms = min(waits_ms, settings.retry_max_ms)
+        self.retry_at_ms = None if self.is_fenced else now_ms + self._waited_ms

@@ -15,5 +15,6 @@ class TransactionSettings:
     id_expiration_ms: int = 604_800_000  # transactional.id.expiration.ms
     #: transaction.remove.expired.transaction.cleanup.interval.ms
     expiration_check_interval_ms: int = 3_600_000
-    #: How long to wait before what could not be written is tried again (a constant of ours).
+    #: How long to wait before what could not be written is tried again, twice as long each time (constants of ours).
     retry_ms: int = 100
+    retry_max_ms: int = 2_000

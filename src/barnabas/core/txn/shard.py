@@ -243,11 +243,15 @@ class TransactionShard:
         ending = self._endings.get(markers.transactional_id)
         if ending is None or not ending.is_of(markers):
             return Result()  # of an end that was completed since
-        ending.on_answers(answers, now_ms + self._settings.retry_ms)
+        ending.on_answers(answers)
         if not ending.is_written:
-            self._note_retry(ending)
+            self._retry_later(ending, now_ms)
             return Result()
         return Result([transaction.completed(ending.saved, wall_ms)])
+
+    def _retry_later(self, ending: Ending, now_ms: int) -> None:
+        ending.retry_later(now_ms, self._settings)
+        self._note_retry(ending)
 
     def _note_retry(self, ending: Ending) -> None:
         at_ms = ending.retry_at_ms
@@ -348,8 +352,7 @@ class TransactionShard:
         for record in result.records:
             ending = self._endings.get(record.transactional_id)
             if ending is not None and ending.is_written:
-                ending.retry_at_ms = now_ms + self._settings.retry_ms
-                self._note_retry(ending)
+                self._retry_later(ending, now_ms)
         return Result(replies=[(ticket, error_code) for ticket, _reply in result.replies])
 
     def on_loaded(self, now_ms: int, wall_ms: int) -> list[Result]:

@@ -29,7 +29,6 @@ CLUSTER_SETTINGS: Final = settings(
         "The ZooKeeper servers of the cluster: HOST:PORT, several with commas, and a path "
         "at the end. Not set, the node stands alone.",
         importance=Importance.HIGH,
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "zookeeper.session.timeout.ms",
@@ -37,7 +36,6 @@ CLUSTER_SETTINGS: Final = settings(
         18_000,
         "How long ZooKeeper waits for a silent broker before it counts as gone.",
         importance=Importance.HIGH,
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "zookeeper.connection.timeout.ms",
@@ -46,35 +44,30 @@ CLUSTER_SETTINGS: Final = settings(
         "How long the broker tries to reach ZooKeeper at the start. Not set, "
         "zookeeper.session.timeout.ms counts.",
         importance=Importance.HIGH,
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "controller.socket.timeout.ms",
         Kind.INT,
         30_000,
         "How long the controller waits for a broker's answer.",
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "controlled.shutdown.enable",
         Kind.BOOLEAN,
         True,
         "Whether a stopping broker hands its partitions over first.",
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "controlled.shutdown.max.retries",
         Kind.INT,
         3,
         "How often a stopping broker tries to hand its partitions over.",
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "controlled.shutdown.retry.backoff.ms",
         Kind.LONG,
         5000,
         "How long it rests between two tries.",
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "auto.leader.rebalance.enable",
@@ -82,7 +75,6 @@ CLUSTER_SETTINGS: Final = settings(
         True,
         "Whether leadership returns to the preferred replicas by itself.",
         importance=Importance.HIGH,
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "leader.imbalance.check.interval.seconds",
@@ -91,7 +83,6 @@ CLUSTER_SETTINGS: Final = settings(
         "How often the controller looks at the spread of leaders.",
         allowed=at_least(1),
         importance=Importance.HIGH,
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "leader.imbalance.per.broker.percentage",
@@ -99,7 +90,6 @@ CLUSTER_SETTINGS: Final = settings(
         10,
         "Which share of a broker's partitions may be led elsewhere before leaders are moved back.",
         importance=Importance.HIGH,
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "unclean.leader.election.enable",
@@ -109,7 +99,6 @@ CLUSTER_SETTINGS: Final = settings(
         "price of lost records.",
         importance=Importance.HIGH,
         update=Update.CLUSTER_WIDE,
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "log.dir.failure.timeout.ms",
@@ -119,7 +108,6 @@ CLUSTER_SETTINGS: Final = settings(
         "before it stops.",
         allowed=at_least(1),
         importance=Importance.LOW,
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "num.replica.fetchers",
@@ -129,7 +117,6 @@ CLUSTER_SETTINGS: Final = settings(
         allowed=at_least(1),
         importance=Importance.HIGH,
         update=Update.CLUSTER_WIDE,
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "replica.fetch.backoff.ms",
@@ -137,7 +124,6 @@ CLUSTER_SETTINGS: Final = settings(
         1000,
         "How long a follower rests after a failed fetch.",
         allowed=at_least(0),
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "replica.fetch.max.bytes",
@@ -146,7 +132,6 @@ CLUSTER_SETTINGS: Final = settings(
         "How many bytes a follower asks for per partition; a single larger batch still "
         "comes whole.",
         allowed=at_least(0),
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "replica.fetch.min.bytes",
@@ -154,7 +139,6 @@ CLUSTER_SETTINGS: Final = settings(
         1,
         "How many bytes a leader waits for before it answers a follower.",
         importance=Importance.HIGH,
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "replica.fetch.response.max.bytes",
@@ -162,7 +146,6 @@ CLUSTER_SETTINGS: Final = settings(
         10_485_760,
         "How many bytes one answer to a follower holds.",
         allowed=at_least(0),
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "replica.fetch.wait.max.ms",
@@ -170,7 +153,6 @@ CLUSTER_SETTINGS: Final = settings(
         500,
         "How long a leader holds a follower's fetch at most.",
         importance=Importance.HIGH,
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "replica.high.watermark.checkpoint.interval.ms",
@@ -178,7 +160,6 @@ CLUSTER_SETTINGS: Final = settings(
         5000,
         "How often the high watermarks are written down.",
         importance=Importance.HIGH,
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "replica.lag.time.max.ms",
@@ -186,14 +167,12 @@ CLUSTER_SETTINGS: Final = settings(
         30_000,
         "How long a follower may be behind before it leaves the in-sync set.",
         importance=Importance.HIGH,
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "replica.selector.class",
         Kind.STRING,
         None,
         "How a consumer's nearest replica is chosen. Not set, everybody reads from the leader.",
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "replica.socket.receive.buffer.bytes",
@@ -201,7 +180,6 @@ CLUSTER_SETTINGS: Final = settings(
         65_536,
         "The receive buffer of a follower's socket.",
         importance=Importance.HIGH,
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "replica.socket.timeout.ms",
@@ -209,7 +187,6 @@ CLUSTER_SETTINGS: Final = settings(
         30_000,
         "How long a follower waits for its leader's answer.",
         importance=Importance.HIGH,
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "max.connection.creation.rate",

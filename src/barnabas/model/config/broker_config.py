@@ -131,6 +131,12 @@ class BrokerConfig:
         """The value of each topic setting where the topic does not say."""
         return MappingProxyType(self._topic_defaults)
 
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener that brokers use among themselves."""
+        name = self.get("inter.broker.listener.name")
+        return self.listeners[0].name if name is None else str(name)
+
     def _read_listeners(self) -> tuple[Listener, ...]:
         protocols = parse_protocol_map(self.get_str("listener.security.protocol.map"))
         return parse_listeners(render(self.get("listeners")) or "", protocols)

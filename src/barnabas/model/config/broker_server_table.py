@@ -12,7 +12,6 @@ from typing import Final
 from barnabas.model.config.types import (
     INT_MAX,
     Allowed,
-    Feature,
     Importance,
     Kind,
     Setting,
@@ -209,14 +208,12 @@ SERVER_SETTINGS: Final = settings(
         Kind.STRING,
         None,
         "The rack or zone this broker stands in; replicas of a partition are spread over them.",
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "inter.broker.listener.name",
         Kind.STRING,
         None,
         "Which listener brokers use among themselves.",
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "security.inter.broker.protocol",
@@ -224,7 +221,6 @@ SERVER_SETTINGS: Final = settings(
         "PLAINTEXT",
         "Which security protocol brokers use among themselves when no listener is named.",
         allowed=one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        feature=Feature.CLUSTER,
     ),
     Setting(
         "request.timeout.ms",
@@ -232,6 +228,5 @@ SERVER_SETTINGS: Final = settings(
         30_000,
         "How long the broker waits for another broker's answer.",
         importance=Importance.HIGH,
-        feature=Feature.CLUSTER,
     ),
 )

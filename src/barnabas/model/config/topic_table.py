@@ -366,7 +366,6 @@ TOPIC_SETTINGS: Final = settings(
         ANYTHING,
         _MEDIUM,
         _ANY_TIME,
-        Feature.CLUSTER,
     ),
 )
 

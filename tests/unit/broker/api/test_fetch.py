@@ -5,6 +5,8 @@ from contextlib import contextmanager
 import pytest
 from node_kit import DATA, NodeKit
 
+from barnabas.broker.api import fetch
+from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode
 from barnabas.sim.world import MS
 from barnabas.wire import batch
@@ -17,6 +19,12 @@ from barnabas.wire.messages.fetch import (
     ForgottenTopic,
     ReplicaState,
 )
+
+
+@pytest.fixture(autouse=True, params=[fetch.MANY, 0], ids=["at once", "in pieces"])
+def many(request, monkeypatch):
+    """What is found is the same, however many partitions are looked at at once."""
+    monkeypatch.setattr(fetch, "MANY", request.param)
 
 
 @pytest.fixture
@@ -300,3 +308,19 @@ def test_damage_in_one_partition_is_told_there(kit):
     found = partitions(kit.ask(request({0: 7, 1: 7}), 12))
     assert found[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert bases(found[1]) == [5, 10]
+
+
+def test_what_comes_for_a_partition_while_others_are_looked_at_is_not_waited_for(kit, monkeypatch):
+    monkeypatch.setattr(fetch, "MANY", 0)
+    pause = Pieces.pause
+
+    def pause_and_append(pieces, done):
+        monkeypatch.setattr(Pieces, "pause", pause)
+        records = batch.build([Record(0, 1000, b"k", b"v")])
+        kit.node.replicas.get("t", 1).append(memoryview(records), batch.read_header(records), 0)
+        pause(pieces, done)
+
+    monkeypatch.setattr(Pieces, "pause", pause_and_append)
+    kit.client.send(request({0: 0, 1: 0, 2: 0}, max_wait_ms=10_000), 12)
+    kit.advance(1000)
+    assert len(partitions(kit.client.answers[-1])[1].records) > 0

@@ -14,6 +14,11 @@ from barnabas.sim.world import START_MS
 from barnabas.wire import batch
 from barnabas.wire.batch import Producer, Record, read_header, read_records
 from barnabas.wire.compression import Codec
+from barnabas.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.messages.produce import (
     PartitionProduceData,
@@ -103,6 +108,27 @@ def test_a_repeated_batch_is_acknowledged_and_not_written_again(kit):
     assert kit.offset("t", -1) == 5
     gap = records(1, producer=Producer(producer, 0, 9))
     assert answer(kit, gap)[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def log_start(kit, data):
+    found = kit.ask(request(data), 9).responses[0].partition_responses[0]
+    assert found.error_code
+    return found.log_start_offset
+
+
+def test_where_the_log_starts_is_told_beside_what_the_log_refuses_and_nothing_else(kit):
+    answer(kit, records(5, producer=Producer(7, 1, 0)))
+    cut = DeleteRecordsPartition(partition_index=0, offset=3)
+    topics = [DeleteRecordsTopic(name="t", partitions=[cut])]
+    kit.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+    assert log_start(kit, records(producer=Producer(7, 1, 9))) == 3
+    assert log_start(kit, records(producer=Producer(7, 0, 5))) == 3
+    assert log_start(kit, records(attributes=batch.CONTROL)) == 3
+    assert log_start(kit, records(timestamp=START_MS * 2)) == 3
+    good = bytes(records())
+    for no_batch in (b"", good + good, good[:-1], good[:-1] + b"x"):
+        assert log_start(kit, no_batch) == -1
+    assert log_start(kit, batch.build([Record(0, START_MS, None, b"v" * 2_000_000)])) == -1
 
 
 @pytest.mark.parametrize("again", ["restart", "crash"])

@@ -371,9 +371,39 @@ def test_marker_that_cannot_be_written_is_tried_again(host):
     host.advance(250)
     assert host.now().state is TransactionState.PREPARE_COMMIT
     del host.answers[B0]
-    host.advance(100)
+    host.advance(50)
     assert host.now().state is TransactionState.COMPLETE_COMMIT
     assert [one[0] for one in host.written] == [A0, B0]
+
+
+def attempts(host, duration_ms):
+    """After how long a marker is tried again while its partition is offline."""
+    found, started_ms = [], host.now_ms
+    while (due_ms := host.shard.next_deadline_ms()) <= started_ms + duration_ms:
+        host.advance(due_ms - host.now_ms)
+        found.append(host.now_ms - started_ms)
+    return found
+
+
+def test_marker_for_a_partition_that_stays_offline_is_tried_less_and_less_often():
+    host = Host(TransactionSettings(abort_check_interval_ms=1 << 40))
+    begin(host, A0)
+    host.answers[A0] = ErrorCode.KAFKA_STORAGE_ERROR
+    host.end(True)
+    assert attempts(host, 10_000) == [100, 300, 700, 1500, 3100, 5100, 7100, 9100]
+
+
+def test_the_next_transaction_does_not_inherit_the_wait_of_the_one_before(host):
+    begin(host, A0)
+    host.answers[A0] = ErrorCode.KAFKA_STORAGE_ERROR
+    host.end(True)
+    host.advance(5000)
+    host.answers.clear()
+    host.advance(2000)
+    host.add([A0])
+    host.answers[A0] = ErrorCode.KAFKA_STORAGE_ERROR
+    host.end(True)
+    assert host.shard.next_deadline_ms() == host.now_ms + 100
 
 
 @pytest.mark.parametrize(
@@ -426,7 +456,7 @@ def test_every_end_that_waits_is_tried_again(host):
     host.advance(400)
     assert host.shard.next_deadline_ms() is not None
     host.answers = {}
-    host.advance(100)
+    host.advance(400)
     states = {host.now(name).state for name in ("first", "second", "third")}
     assert states == {TransactionState.COMPLETE_COMMIT}
     host.advance(200)
@@ -442,7 +472,7 @@ def test_completion_that_cannot_be_written_is_tried_again(host):
     assert host.now().state is TransactionState.PREPARE_COMMIT
     host.advance(1000)
     host.fail_appends_with = None
-    host.advance(200)
+    host.advance(500)
     assert host.now().state is TransactionState.COMPLETE_COMMIT
     assert len(host.written) == 1, "the marker itself was written once"
 

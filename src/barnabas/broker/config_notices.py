@@ -1,0 +1,91 @@
+"""Settings that another broker, or a tool, has changed: the store's notices, each read once.
+
+Job: watch `/config/changes`, read again what a notice names, put it in force here. A notice says only that something changed: what is
+in force is what stands at its place. Who makes a notice takes away those that every broker has had time to see.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from barnabas.broker import cluster_znodes, config_changes, znodes
+from barnabas.broker.tasks import drive
+
+if TYPE_CHECKING:
+    from barnabas.broker.node import Node
+    from barnabas.broker.tasks import Task
+    from barnabas.ports import Watch
+
+log = logging.getLogger(__name__)
+
+_RETRY_MS = 500
+
+
+class ConfigNotices:
+    """Keeps this broker's settings those of the store."""
+
+    def __init__(self, node: Node) -> None:
+        """Have seen none."""
+        self._node = node
+        self._watch: Watch | None = None
+        self._seen = -1
+        self._is_looking = False
+        self._look_again = False
+
+    def start(self) -> None:
+        """Look, and look again whenever there may be a new one."""
+        self._watch = self._node.world.coordination.watch(cluster_znodes.CONFIG_CHANGES, self._look)
+        self._look()
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def _look(self) -> None:
+        self._look_again = True
+        if not self._is_looking:
+            self._is_looking = True
+            drive(self._read_new(), self._on_read)
+
+    def _on_read(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+        self._is_looking = False
+        if problem is not None:
+            log.error("cannot follow changes of settings", exc_info=problem)
+
+    def _read_new(self) -> Task[None]:
+        node, coordination = self._node, self._node.world.coordination
+        while self._look_again and self._watch is not None:
+            self._look_again = False
+            try:
+                names = yield partial(coordination.read_children, cluster_znodes.CONFIG_CHANGES)
+                for name in names or ():
+                    number = cluster_znodes.notice_number(name)
+                    if number <= self._seen:
+                        continue
+                    path = f"{cluster_znodes.CONFIG_CHANGES}/{name}"
+                    notice = yield partial(coordination.read, path)
+                    if notice is not None:
+                        yield from self._take(cluster_znodes.read_config_notice(notice))
+                    self._seen = number
+            except OSError as problem:
+                log.warning("cannot read changes of settings: %s", problem)
+                yield partial(node.pause, _RETRY_MS)
+                self._look_again = True
+
+    def _take(self, entity: str) -> Task[None]:
+        """Put in force what stands under /config for this entity."""
+        node = self._node
+        kind, _, name = entity.partition("/")
+        found = yield partial(node.world.coordination.read, f"/config/{entity}")
+        texts = {} if found is None else znodes.read_config(found)
+        if kind == "topics":
+            config_changes.on_topic_changed(node, name, texts)
+        elif kind == "brokers":
+            config_changes.on_broker_changed(node, name, texts)
+        elif kind == "groups":
+            node.coordinators.group_settings.put(unquote(name), texts)

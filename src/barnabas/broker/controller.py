@@ -1,0 +1,604 @@
+"""The controller's office: who holds it, and what the machine that decides (`core/controller`) sees and does.
+
+Job: stand for election when nobody is controller; in office, read what changed in the store, let the machine decide, write what
+it decided under the condition that no newer controller is there, then tell the brokers (`telling.py`). One event at a time, each to its end.
+Must not decide anything about partitions.
+
+| seen                                   | done                                                                     |
+|----------------------------------------|--------------------------------------------------------------------------|
+| nobody is controller                   | tries to be, in the epoch after the last                                 |
+| the office is ours                     | reads everything, tells everybody everything, goes on with what is undone |
+| a write meets a newer version          | reads it again, and lets the machine decide again                        |
+| a newer epoch, or the session is over  | gives the office up: nothing that is under way is told any more          |
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.broker import cluster_znodes, znodes
+from barnabas.broker.tasks import drive
+from barnabas.broker.telling import Telling
+from barnabas.core.controller.assignment import Assignment
+from barnabas.core.controller.controller import Controller
+from barnabas.core.controller.effects import Effects
+from barnabas.core.controller.settings import ControllerSettings
+from barnabas.core.controller.view import Leadership, ReadState, ReadTopic, Snapshot
+from barnabas.core.controller.view import LiveBroker as Registered
+from barnabas.model.ids import TopicId, TopicPartition, topic_id_from_text, topic_id_text
+from barnabas.ports import (
+    CoordinationError,
+    Create,
+    Delete,
+    NotConnected,
+    OutcomeUnknown,
+    SetData,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+
+    from barnabas.broker.cluster_znodes import Term
+    from barnabas.broker.node import Node
+    from barnabas.broker.tasks import Done, Task
+    from barnabas.core.controller.effects import StateWrite, Stop, TopicWrite
+    from barnabas.model.cluster import LiveBroker
+    from barnabas.ports import Operation, Watch, ZNode
+
+    #: Something that happened: reads what it needs, and returns what follows.
+    Event = Callable[["Office"], Generator[Any, Any, Effects]]
+
+log = logging.getLogger(__name__)
+
+#: States written in one transaction.
+_WRITES_MAX: Final = 500
+#: How long to wait before the store is asked again that could not be reached.
+_RETRY_MS: Final = 200
+
+
+class _Deposed(Exception):
+    """There is a newer controller."""
+
+
+class ControllerSeat:
+    """Looks who is controller, and takes the office when it is free."""
+
+    def __init__(self, node: Node) -> None:
+        """Have no office."""
+        self._node = node
+        self.office: Office | None = None
+        self._watch: Watch | None = None
+        self._is_looking = False
+        self._look_again = False
+
+    def start(self) -> None:
+        """Look, and look again whenever something may have changed."""
+        coordination = self._node.world.coordination
+        self._watch = coordination.watch(cluster_znodes.CONTROLLER, self.look)
+        self.look()
+
+    def stop(self) -> None:
+        """Give the office up and look no more; the session's end lets others know."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        self.leave("the broker stops")
+
+    def look(self) -> None:
+        """Find out who is controller."""
+        self._look_again = True
+        if not self._is_looking and self._watch is not None:
+            self._is_looking = True
+            drive(self._look(), self._on_looked)
+
+    def _on_looked(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+        self._is_looking = False
+        if problem is not None:
+            log.error("cannot find out who is controller", exc_info=problem)
+
+    def _look(self) -> Task[None]:
+        node = self._node
+        while self._look_again and not node.stopping:
+            self._look_again = False
+            try:
+                yield from self._look_once()
+            except (NotConnected, OutcomeUnknown) as problem:
+                log.warning("cannot find out who is controller: %s", problem)
+                yield partial(node.pause, _RETRY_MS)
+                self._look_again = True
+
+    def _look_once(self) -> Task[None]:
+        node, coordination = self._node, self._node.world.coordination
+        found = yield partial(coordination.read, cluster_znodes.CONTROLLER)
+        holder = cluster_znodes.read_controller(found)
+        if found is None:
+            self.leave("nobody is controller")
+            yield from self._stand_for_election()
+        elif holder != node.broker_id or found.owner != node.members.session_id:
+            # Also our own of a session that is over: it vanishes soon, and is looked at again.
+            self.leave(f"broker {holder} is controller")
+            if holder is not None:
+                node.cluster.controller_id = holder
+        elif self.office is None:
+            node_ = yield partial(coordination.read, cluster_znodes.CONTROLLER_EPOCH)
+            term = cluster_znodes.read_term(node_)
+            assert term is not None
+            self._take_office(term)
+
+    def _stand_for_election(self) -> Task[None]:
+        node, coordination = self._node, self._node.world.coordination
+        if not node.members.is_registered:
+            return  # it is looked again after that
+        found = yield partial(coordination.read, cluster_znodes.CONTROLLER_EPOCH)
+        before = cluster_znodes.read_term(found)
+        now_ms = node.world.clock.now_ms()
+        operations = cluster_znodes.elect_operations(node.broker_id, before, now_ms)
+        self._look_again = True  # whoever won is found by looking
+        try:
+            yield partial(coordination.commit, operations)
+        except CoordinationError:
+            return
+        log.info("elected as controller in epoch %d", 1 if before is None else before.epoch + 1)
+
+    def _take_office(self, term: Term) -> None:
+        self._node.cluster.controller_id = self._node.broker_id
+        self.office = Office(self._node, term, self._on_deposed)
+        self.office.start()
+
+    def _on_deposed(self, reason: str) -> None:
+        self.leave(reason)
+        self.look()
+
+    def leave(self, reason: str) -> None:
+        """Give the office up, if it is ours."""
+        if self.office is not None:
+            log.warning("no longer controller: %s", reason)
+            self.office.close()
+            self.office = None
+
+
+class Office:
+    """One term as controller."""
+
+    def __init__(self, node: Node, term: Term, on_deposed: Callable[[str], None]) -> None:
+        """Begin a term."""
+        self._node = node
+        self._term = term
+        self._on_deposed = on_deposed
+        self.machine = Controller(_settings(node), term.epoch)
+        #: Who lives, with endpoints.
+        self.live: dict[int, LiveBroker] = {}
+        self._telling = Telling(node, self)
+        self._events: deque[Event] = deque()
+        self._is_working = False
+        self._is_closed = False
+        self.is_loaded = False
+        self._watches: list[Watch] = []
+        self._waiting: list[tuple[Callable[[], bool], Done]] = []
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this term."""
+        return self._term.epoch
+
+    def start(self) -> None:
+        """Read everything, and begin."""
+        self.submit(_load)
+        coordination = self._node.world.coordination
+        self._watches = [
+            coordination.watch(path, partial(self.submit, event))
+            for path, event in (
+                (cluster_znodes.BROKER_IDS, _look_at_brokers),
+                (znodes.TOPICS, _look_at_topics),
+                (cluster_znodes.IN_SYNC_CHANGES, _look_at_in_sync_changes),
+                (cluster_znodes.DELETE_TOPICS, look_at_deletions),
+            )
+        ]
+        self._book_imbalance_check()
+
+    def close(self) -> None:
+        """End the term: nothing is written or told any more."""
+        self._is_closed = True
+        for watch in self._watches:
+            watch.cancel()
+        self._telling.close()
+        self._events.clear()
+        waiting, self._waiting = self._waiting, []
+        for _condition, done in waiting:
+            done(False, None)
+
+    def on_deposed(self, reason: str) -> None:
+        """Hear that the term is over."""
+        if not self._is_closed:
+            self._on_deposed(reason)
+
+    def endpoint_of(self, broker_id: int) -> tuple[str, int] | None:
+        """Where a broker is reached by others."""
+        broker = self.live.get(broker_id)
+        return None if broker is None else self._node.members.inter_broker_endpoint(broker)
+
+    def _book_imbalance_check(self) -> None:
+        node = self._node
+        if not node.config.get_bool("auto.leader.rebalance.enable"):
+            return
+        interval_ms = node.config.get_int("leader.imbalance.check.interval.seconds") * 1000
+
+        def due() -> None:
+            if not self._is_closed:
+                self.submit(_check_imbalance)
+                self._book_imbalance_check()
+
+        node.world.timers.call_at(node.world.clock.monotonic_ms() + interval_ms, due)
+
+    # Events, one after another
+
+    def submit(self, event: Event) -> None:
+        """Let something be dealt with, after what came before it; the same thing twice in the queue is once."""
+        if self._is_closed or event in self._events:
+            return
+        self._events.append(event)
+        if not self._is_working:
+            self._is_working = True
+            drive(self._work(), self._on_worked)
+
+    def _on_worked(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+        self._is_working = False
+        if isinstance(problem, _Deposed):
+            self.on_deposed("another broker was elected")
+        elif problem is not None and not self._is_closed:
+            log.critical("the controller failed; another may take over", exc_info=problem)
+            self.on_deposed("it failed")
+
+    def _work(self) -> Task[None]:
+        while self._events and not self._is_closed:
+            event = self._events.popleft()
+            try:
+                effects = yield from event(self)
+            except (NotConnected, OutcomeUnknown) as problem:
+                log.warning("controller: the store cannot be read: %s", problem)
+                yield partial(self._node.pause, _RETRY_MS)
+                self._events.appendleft(event)
+                continue
+            yield from self._carry_out(effects)
+            self._answer_waiting()
+
+    def ask(self, question: Callable[[Controller], tuple[Any, Effects]]) -> Callable[[Done], None]:
+        """Have the machine decide on a request, from within a task; the answer is what it says, None if the term ended."""
+
+        def start(done: Done) -> None:
+            def decide(machine: Controller) -> Effects:
+                answer, effects = question(machine)
+                # Answered at the end of the event, when everything that follows is written.
+                self._waiting.append((lambda: True, lambda _ok, _error: done(answer, None)))
+                return effects
+
+            if self._is_closed:
+                done(None, None)
+            else:
+                self.submit(_plain(decide))
+
+        return start
+
+    def until(self, condition: Callable[[], bool], deadline_ms: int) -> Callable[[Done], None]:
+        """Wait in a task until the machine has come so far; False if the time, or the term, is over."""
+
+        def start(done: Done) -> None:
+            if self._is_closed or condition():
+                done(not self._is_closed, None)
+                return
+            entry = (condition, done)
+            self._waiting.append(entry)
+
+            def expire() -> None:
+                if entry in self._waiting:
+                    self._waiting.remove(entry)
+                    done(False, None)
+
+            self._node.world.timers.call_at(deadline_ms, expire)
+
+        return start
+
+    def _answer_waiting(self) -> None:
+        ready = [entry for entry in self._waiting if entry[0]()]
+        for entry in ready:
+            self._waiting.remove(entry)
+            entry[1](True, None)
+
+    # What brokers answer
+
+    def on_roles_taken(
+        self, broker: int, offline: list[TopicPartition], online: list[TopicPartition]
+    ) -> None:
+        """Take a broker's answer to its roles."""
+        self.submit(_plain(lambda machine: machine.on_replica_errors(broker, offline, online)))
+
+    def on_stops_answered(self, done: Sequence[Stop], failed: Sequence[Stop]) -> None:
+        """Take a broker's answer to what it was to give up."""
+        self.submit(_plain(lambda machine: machine.on_stopped(done)))
+        if failed:
+            self.submit(_plain(lambda machine: machine.on_stop_errors(failed)))
+
+    # What the machine wants
+
+    def _carry_out(self, effects: Effects) -> Task[None]:
+        """Write, tell, and go on with what follows from it, until nothing does."""
+        while not self._is_closed:
+            self._telling.carry_out(effects)
+            following = Effects()
+            for some in _pieces(effects.write_states):
+                following.extend((yield from self._write_states(some)))
+            for write in effects.write_topics:
+                following.extend((yield from self._write_topic(write)))
+            for topic in effects.delete_topics:
+                following.extend((yield from self._delete_topic(topic)))
+            for topic in effects.drop_deletions:
+                yield from self._drop_deletion(topic)
+            if following == Effects():
+                return
+            effects = following
+
+    def _commit(self, operations: Sequence[Operation]) -> Task[bool]:
+        """Write as controller. False if something was not as expected, or nobody knows: read it again."""
+        while not self._is_closed:
+            try:
+                yield partial(self._node.world.coordination.commit, [self.fence, *operations])
+            except CoordinationError as refusal:
+                if refusal.path == cluster_znodes.CONTROLLER_EPOCH:
+                    raise _Deposed from None
+                return False
+            except NotConnected:
+                yield partial(self._node.pause, _RETRY_MS)
+            except OutcomeUnknown:
+                return False
+            else:
+                return True
+        raise _Deposed
+
+    def _write_states(self, writes: Sequence[StateWrite]) -> Task[Effects]:
+        operations = [self._state_operation(write) for write in writes]
+        if (yield from self._commit(operations)):
+            return self.machine.on_written(
+                [(write, write.expected_version + 1) for write in writes]
+            )
+        if len(writes) == 1:
+            states = yield from _read_states(self._node, [writes[0].partition])
+            return self.machine.on_states(states)
+        effects = Effects()
+        for write in writes:  # one of them does not fit: find out which
+            effects.extend((yield from self._write_states([write])))
+        return effects
+
+    def _state_operation(self, write: StateWrite) -> Operation:
+        leadership = write.leadership
+        path = cluster_znodes.state_path(*write.partition)
+        data = cluster_znodes.state_data(
+            leadership.leader, leadership.leader_epoch, leadership.in_sync, self.epoch
+        )
+        if write.expected_version < 0:
+            return Create(path, data)
+        return SetData(path, data, write.expected_version)
+
+    def _write_topic(self, write: TopicWrite) -> Task[Effects]:
+        data = cluster_znodes.topic_data(
+            cluster_znodes.StoredTopic(
+                topic_id_text(TopicId(write.topic_id)),
+                {index: a.replicas for index, a in write.partitions.items()},
+                {index: a.adding for index, a in write.partitions.items() if a.adding},
+                {index: a.removing for index, a in write.partitions.items() if a.removing},
+            )
+        )
+        path = cluster_znodes.topic_path(write.topic)
+        if (yield from self._commit([SetData(path, data, write.expected_version)])):
+            return self.machine.on_topic_written(write, write.expected_version + 1)
+        return (yield from _read_topics(self, [write.topic]))
+
+    def _delete_topic(self, topic: str) -> Task[Effects]:
+        node = self._node
+        operations = []
+        for operation in cluster_znodes.deleted_operations(topic):
+            found = yield partial(node.world.coordination.read, operation.path)
+            if found is not None:
+                operations.append(operation)
+        if operations and not (yield from self._commit(operations)):
+            return (yield from self._delete_topic(topic))
+        log.info("deleted topic %s", topic)
+        return self.machine.on_topics_gone([topic])
+
+    def _drop_deletion(self, topic: str) -> Task[None]:
+        yield from self._commit([Delete(f"{cluster_znodes.DELETE_TOPICS}/{topic}")])
+
+    def take_brokers(self, found: Mapping[int, LiveBroker]) -> list[Registered]:
+        """Note who lives, and talk to them."""
+        self.live = dict(found)
+        self._telling.on_brokers(self.live)
+        return [Registered(b.id, b.epoch, b.rack) for b in self.live.values()]
+
+    def forget_notices(self, names: Iterable[str]) -> Task[None]:
+        """Take away notices that have been dealt with."""
+        for name in names:
+            yield from self._commit([Delete(f"{cluster_znodes.IN_SYNC_CHANGES}/{name}")])
+
+    @property
+    def fence(self) -> Operation:
+        """What lets a commit fail once there is a newer controller."""
+        return cluster_znodes.fence(self._term)
+
+    @property
+    def node(self) -> Node:
+        """The broker that holds the office."""
+        return self._node
+
+
+def _settings(node: Node) -> ControllerSettings:
+    config = node.config
+    return ControllerSettings(
+        config.get_bool("unclean.leader.election.enable"),
+        config.get_bool("delete.topic.enable"),
+        config.get_int("leader.imbalance.per.broker.percentage"),
+    )
+
+
+def _pieces(writes: Sequence[StateWrite]) -> Iterator[Sequence[StateWrite]]:
+    for start in range(0, len(writes), _WRITES_MAX):
+        yield writes[start : start + _WRITES_MAX]
+
+
+# Events
+
+
+def _plain(decide: Callable[[Controller], Effects]) -> Event:
+    """Make an event of something that needs no reading."""
+
+    def event(office: Office) -> Generator[Any, Any, Effects]:
+        yield from ()
+        return decide(office.machine)
+
+    return event
+
+
+def _load(office: Office) -> Generator[Any, Any, Effects]:
+    coordination = office.node.world.coordination
+    tree = yield partial(coordination.read_tree, "/brokers")
+    settings = yield partial(coordination.read_tree, znodes.TOPIC_CONFIGS)
+    deletions = yield partial(coordination.read_children, cluster_znodes.DELETE_TOPICS)
+    brokers = office.take_brokers(_brokers_in(tree))
+    topics = _topics_in(tree)
+    states = {
+        key: _state(tree[path])
+        for topic in topics
+        for index in topic.partitions
+        if (path := cluster_znodes.state_path(*(key := TopicPartition(topic.name, index)))) in tree
+    }
+    log.info(
+        "controller in epoch %d: %d brokers, %d topics, %d partitions",
+        office.epoch, len(brokers), len(topics), len(states),
+    )  # fmt: skip
+    office.is_loaded = True
+    return office.machine.load(
+        Snapshot(brokers, topics, states, deletions or (), _unclean_topics(settings))
+    )
+
+
+def _look_at_brokers(office: Office) -> Generator[Any, Any, Effects]:
+    coordination = office.node.world.coordination
+    tree = yield partial(coordination.read_tree, cluster_znodes.BROKER_IDS)
+    before = set(office.live)
+    brokers = office.take_brokers(_brokers_in(tree))
+    after = set(office.live)
+    if before != after:
+        log.info("brokers: %s; gone %s", sorted(after), sorted(before - after))
+    return office.machine.on_brokers(brokers)
+
+
+def _look_at_topics(office: Office) -> Generator[Any, Any, Effects]:
+    """Find topics that are new, or gone."""
+    names = yield partial(office.node.world.coordination.read_children, znodes.TOPICS)
+    known = office.machine.view.topics
+    gone = [name for name in known if name not in (names or ())]
+    new = [name for name in names or () if name not in known]
+    effects = office.machine.on_topics_gone(gone)
+    effects.extend((yield from _read_topics(office, new)))
+    return effects
+
+
+def _read_topics(office: Office, names: Iterable[str]) -> Generator[Any, Any, Effects]:
+    topics = []
+    for name in names:
+        found = yield partial(office.node.world.coordination.read, cluster_znodes.topic_path(name))
+        if found is not None:
+            topics.append(_topic(name, found))
+    return office.machine.on_topics(topics)
+
+
+def topics_changed(names: Sequence[str]) -> Event:
+    """Make an event of topics that were just written."""
+    return lambda office: _read_topics(office, names)
+
+
+def _look_at_in_sync_changes(office: Office) -> Generator[Any, Any, Effects]:
+    coordination = office.node.world.coordination
+    tree = yield partial(coordination.read_tree, cluster_znodes.IN_SYNC_CHANGES)
+    prefix = cluster_znodes.IN_SYNC_CHANGES + "/"
+    notices = {path[len(prefix) :]: node for path, node in tree.items() if path.startswith(prefix)}
+    keys: dict[TopicPartition, None] = {}
+    for notice in notices.values():
+        for topic, index in cluster_znodes.read_in_sync_notice(notice):
+            keys[TopicPartition(topic, index)] = None
+    states = yield from _read_states(office.node, list(keys))
+    yield from office.forget_notices(notices)
+    return office.machine.on_states(states)
+
+
+def look_at_deletions(office: Office) -> Generator[Any, Any, Effects]:
+    """Find topics that are to be deleted."""
+    names = yield partial(
+        office.node.world.coordination.read_children, cluster_znodes.DELETE_TOPICS
+    )
+    return office.machine.on_topic_deletion(names or ())
+
+
+def _check_imbalance(office: Office) -> Generator[Any, Any, Effects]:
+    yield from ()
+    return office.machine.on_imbalance_check()
+
+
+# Reading the store
+
+
+def _read_states(
+    node: Node, keys: Iterable[TopicPartition]
+) -> Task[dict[TopicPartition, ReadState | None]]:
+    states: dict[TopicPartition, ReadState | None] = {}
+    for key in keys:
+        found = yield partial(node.world.coordination.read, cluster_znodes.state_path(*key))
+        states[key] = None if found is None else _state(found)
+    return states
+
+
+def _state(node: ZNode) -> ReadState:
+    stored = cluster_znodes.read_state(node)
+    leadership = Leadership(
+        stored.leader, stored.leader_epoch, stored.in_sync, stored.controller_epoch
+    )
+    return ReadState(leadership, stored.version)
+
+
+def _brokers_in(tree: Mapping[str, ZNode]) -> dict[int, LiveBroker]:
+    prefix = cluster_znodes.BROKER_IDS + "/"
+    return {
+        int(path[len(prefix) :]): cluster_znodes.read_broker(int(path[len(prefix) :]), node)
+        for path, node in tree.items()
+        if path.startswith(prefix)
+    }
+
+
+def _topics_in(tree: Mapping[str, ZNode]) -> list[ReadTopic]:
+    prefix = znodes.TOPICS + "/"
+    return [
+        _topic(path[len(prefix) :], node)
+        for path, node in tree.items()
+        if path.startswith(prefix) and "/" not in path[len(prefix) :]
+    ]
+
+
+def _topic(name: str, node: ZNode) -> ReadTopic:
+    stored = cluster_znodes.read_topic(node)
+    partitions = {
+        index: Assignment(replicas, stored.adding.get(index, ()), stored.removing.get(index, ()))
+        for index, replicas in stored.replicas.items()
+    }
+    return ReadTopic(name, topic_id_from_text(stored.id_text), node.version, partitions)
+
+
+def _unclean_topics(tree: Mapping[str, ZNode]) -> dict[str, bool]:
+    prefix = znodes.TOPIC_CONFIGS + "/"
+    found: dict[str, bool] = {}
+    for path, node in tree.items():
+        if path.startswith(prefix):
+            value = znodes.read_config(node).get("unclean.leader.election.enable")
+            if value is not None:
+                found[path[len(prefix) :]] = value == "true"
+    return found

@@ -1,0 +1,209 @@
+"""A broker as a member of a cluster: it registers, hears who else is there, and leaves in order.
+
+Job: hold the parts that only a member has, and keep the registration alive: after the session with ZooKeeper expired it
+registers again, as another one. Must not know: who leads what, how the session is kept.
+
+| session      | what it means here                                                                           |
+|--------------|----------------------------------------------------------------------------------------------|
+| connected    | registers, if the session is new                                                             |
+| suspended    | goes on serving what it leads: nobody else leads it before the session has expired           |
+| expired      | gives up the controller's office; what it leads, others may lead now: writes to the store fail, and orders come once it is registered again |
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.broker import cluster_znodes
+from barnabas.broker.channel import Channel, Unreachable
+from barnabas.broker.cluster_topics import ClusterTopics
+from barnabas.broker.config_notices import ConfigNotices
+from barnabas.broker.controller import ControllerSeat
+from barnabas.broker.follower import Fetchers
+from barnabas.broker.in_sync import InSyncKeeper
+from barnabas.broker.orders import Orders
+from barnabas.broker.tasks import drive
+from barnabas.model.cluster import LiveBroker
+from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.ports import CoordinationError
+from barnabas.wire.messages.controlled_shutdown import ControlledShutdownRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.broker.node import Node
+    from barnabas.broker.tasks import Task
+    from barnabas.wire.primitives import Message
+
+log = logging.getLogger(__name__)
+
+CONTROLLED_SHUTDOWN_VERSION: Final = 3
+_RETRY_MS: Final = 200
+
+
+class IdTaken(OSError):
+    """Another broker with this id is registered and lives."""
+
+
+class Members:
+    """See the module."""
+
+    def __init__(self, node: Node) -> None:
+        """Be nobody yet."""
+        self._node = node
+        self.session_id = 0
+        #: That of the present registration; -1 before the first.
+        self.broker_epoch = -1
+        self.is_registered = False
+        self.orders = Orders(node)
+        self.fetchers = Fetchers(node)
+        self.in_sync = InSyncKeeper(node)
+        self.controller = ControllerSeat(node)
+        self.topics = ClusterTopics(node)
+        self.config_notices = ConfigNotices(node)
+        self._self: LiveBroker | None = None
+        self._protocols: dict[str, str] = {}
+        self._is_registering = False
+        self._controller_channel: Channel | None = None
+
+    # Addresses
+
+    def inter_broker_endpoint(self, broker: LiveBroker) -> tuple[str, int] | None:
+        """Where other brokers reach one."""
+        return broker.endpoints.get(self._node.config.inter_broker_listener)
+
+    def endpoint_of(self, broker_id: int) -> tuple[str, int] | None:
+        """Where another broker is reached from here; None if it is not there."""
+        broker = self._node.cluster.brokers.get(broker_id)
+        return None if broker is None else self.inter_broker_endpoint(broker)
+
+    def on_brokers(self, brokers: Mapping[int, LiveBroker]) -> None:
+        """Hear from the controller who is there."""
+
+    # Joining
+
+    def join(self, endpoints: dict[str, tuple[str, int]]) -> Task[None]:
+        """Become a member: clients and brokers can connect. KafkaError or OSError if that cannot be."""
+        node = self._node
+        self._self = LiveBroker(node.broker_id, endpoints, node.rack)
+        self._protocols = {each.name: each.protocol for each in node.config.listeners}
+        node.world.coordination.on_session(self)
+        yield from self._register()
+        self.in_sync.start()
+        self.config_notices.start()
+        self.controller.start()
+
+    def on_connected(self, session_id: int, *, is_new: bool) -> None:
+        """Hear of a session."""
+        self.session_id = session_id
+        if is_new and self.broker_epoch >= 0 and not self._is_registering:
+            self.is_registered = False
+            drive(self._register(), self._on_registered_again)
+        else:
+            self.controller.look()
+
+    def on_suspended(self) -> None:
+        """Hear that the store cannot be reached."""
+        log.warning("the connection to ZooKeeper is lost; what this broker leads, it serves")
+
+    def on_expired(self) -> None:
+        """Hear that the session is over: others may lead what this broker leads."""
+        log.error("the session with ZooKeeper has expired")
+        self.is_registered = False
+        self.controller.leave("the session has expired")
+
+    def _on_registered_again(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+        if problem is None:
+            self.controller.look()
+        elif not self._node.stopping:
+            log.critical("cannot register again", exc_info=problem)
+
+    def _register(self) -> Task[None]:
+        """Register; one of this id that is left from before vanishes with its session, another that lives does not."""
+        node, path = self._node, cluster_znodes.broker_path(self._node.broker_id)
+        coordination, clock = node.world.coordination, node.world.clock
+        timeout_ms = node.config.get_int("zookeeper.session.timeout.ms")
+        give_up_ms = clock.monotonic_ms() + timeout_ms * 3 // 2
+        self._is_registering = True
+        try:
+            assert self._self is not None
+            while not node.stopping:
+                operation = cluster_znodes.register_operation(
+                    self._self, self._protocols, clock.now_ms()
+                )
+                try:
+                    yield partial(coordination.commit, [operation])
+                except CoordinationError:
+                    pass
+                except OSError as problem:
+                    log.warning("cannot register: %s", problem)
+                found = None
+                try:
+                    found = yield partial(coordination.read, path)
+                except OSError:
+                    yield partial(node.pause, _RETRY_MS)
+                    continue
+                if found is not None and found.owner == self.session_id:
+                    self.broker_epoch = found.created
+                    self.is_registered = True
+                    log.info("registered as broker %d, epoch %d", node.broker_id, found.created)
+                    return
+                if found is not None and clock.monotonic_ms() >= give_up_ms:
+                    raise IdTaken(
+                        f"another broker with the id {node.broker_id} is in this cluster:"
+                        " give this one another node.id"
+                    )
+                yield partial(node.pause, _RETRY_MS)
+        finally:
+            self._is_registering = False
+
+    # Leaving
+
+    def leave(self) -> Task[None]:
+        """Let the controller move what this broker leads, as far as it answers, then stop pulling."""
+        node = self._node
+        if node.config.get_bool("controlled.shutdown.enable") and self.is_registered:
+            yield from self._ask_to_go()
+        self.controller.stop()
+        self.config_notices.stop()
+        self.fetchers.close()
+        if self._controller_channel is not None:
+            self._controller_channel.close()
+
+    def _ask_to_go(self) -> Task[None]:
+        node, config = self._node, self._node.config
+        request = ControlledShutdownRequest(
+            broker_id=node.broker_id, broker_epoch=self.broker_epoch
+        )
+        for attempt in range(config.get_int("controlled.shutdown.max.retries") + 1):
+            if attempt:
+                yield partial(node.pause, config.get_int("controlled.shutdown.retry.backoff.ms"))
+            try:
+                response = yield from self.ask_controller(request, CONTROLLED_SHUTDOWN_VERSION)
+            except KafkaError as problem:
+                log.warning("the controller cannot be asked to take over: %s", problem.message)
+                continue
+            code, left = ErrorCode(response.error_code), len(response.remaining_partitions)
+            if not code and not left:
+                log.info("the controller has moved what this broker led")
+                return
+            log.warning("asked to take over, the controller answers %s, %d left", code.name, left)
+
+    def ask_controller(self, request: Message, version: int) -> Task[Any]:
+        """Ask whoever is controller; KafkaError if nobody answers."""
+        broker_id = self._node.cluster.controller_id
+        channel = self._controller_channel
+        if channel is None or channel.broker_id != broker_id:
+            if channel is not None:
+                channel.close()
+            channel = self._controller_channel = Channel(
+                self._node.world, broker_id, partial(self.endpoint_of, broker_id),
+                f"broker-{self._node.broker_id}",
+                self._node.config.get_int("controller.socket.timeout.ms"),
+            )  # fmt: skip
+        try:
+            return (yield channel.asking(request, version))
+        except Unreachable as problem:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, str(problem)) from None

@@ -1,0 +1,388 @@
+"""What the controller orders: which partitions this broker leads, follows or gives up, and what it tells clients.
+
+Job: carry orders out one after another, so that a later one never meets an earlier half done; refuse those of a controller that
+has been replaced, or that were meant for an earlier life of this broker. Must not know why: `core/controller` decides.
+
+Invariants: a replica leads only in an epoch that the controller gave it; an order with an older leader epoch changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.broker import log_opening, topic_deletion, znodes
+from barnabas.broker.tasks import together
+from barnabas.broker.turns import Turns
+from barnabas.model.cluster import LiveBroker, Partition, Topic
+from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from barnabas.broker.node import Node
+    from barnabas.broker.replicas import Replica
+    from barnabas.broker.tasks import Done, Start, Task
+    from barnabas.wire.messages.leader_and_isr import (
+        LeaderAndIsrPartitionState,
+        LeaderAndIsrRequest,
+        LeaderAndIsrTopicState,
+    )
+    from barnabas.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest
+    from barnabas.wire.messages.update_metadata import (
+        UpdateMetadataPartitionState,
+        UpdateMetadataRequest,
+    )
+
+log = logging.getLogger(__name__)
+
+#: The leader of a partition whose topic is being deleted.
+DELETED: Final = -2
+#: Epochs of a StopReplica that need not be compared: none given, and a topic that is being deleted.
+_ANY_EPOCH: Final = (-1, -2)
+NOBODY: Final = -1
+#: How long to wait before looking again whether a log is still being cut.
+_CUTTING_MS: Final = 10
+
+Codes = dict[TopicPartition, ErrorCode]
+
+
+class Orders:
+    """See the module."""
+
+    def __init__(self, node: Node) -> None:
+        """Have heard of no controller."""
+        self._node = node
+        self.controller_epoch = 0
+        self._turns = Turns()
+        self._watchers: list[tuple[Callable[[], bool], Done]] = []
+
+    def refusal(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> ErrorCode:
+        """Tell whether an order does not count; one that does makes its sender the controller."""
+        if controller_epoch < self.controller_epoch:
+            log.warning(
+                "refused an order of broker %d, controller in epoch %d: now is %d",
+                controller_id, controller_epoch, self.controller_epoch,
+            )  # fmt: skip
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if -1 < broker_epoch < self._node.members.broker_epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        self.controller_epoch = controller_epoch
+        self._node.cluster.controller_id = controller_id
+        return ErrorCode.NONE
+
+    # LeaderAndIsr
+
+    def lead_and_follow(self, request: LeaderAndIsrRequest) -> Task[Codes | ErrorCode]:
+        """Take over the roles that an order names; what became of each partition, or why the order does not count."""
+        yield self._turns.take
+        try:
+            code = self.refusal(
+                request.controller_id, request.controller_epoch, request.broker_epoch
+            )
+            if code:
+                return code
+            yield from self._learn({t.topic_name: t.topic_id for t in request.topic_states})
+            codes: Codes = {}
+            yield from self._open_missing(request.topic_states, codes)
+            for topic in request.topic_states:
+                for state in topic.partition_states:
+                    key = TopicPartition(topic.topic_name, state.partition_index)
+                    yield from self._until_cut(key)
+                    if key not in codes:
+                        codes[key] = self._take_role(key, topic.topic_id, state)
+            return codes
+        finally:
+            self._turns.give()
+
+    def _until_cut(self, key: TopicPartition) -> Task[None]:
+        """Wait while a log is being cut for the leader before: in its next role it appends."""
+        replica = self._node.replicas.get(*key)
+        while replica is not None and replica.is_cutting:
+            yield partial(self._node.pause, _CUTTING_MS)
+
+    def _learn(self, topics: dict[str, bytes]) -> Task[None]:
+        """Read the settings of topics that are new here."""
+        known = self._node.topics.by_name
+        new = [n for n, id_ in topics.items() if n not in known or known[n].id != id_]
+        if not new:
+            return
+        found: dict[str, dict[str, str]] = {}
+        errors = yield together([self._read_settings(name, found) for name in new])
+        for name, error in zip(new, errors, strict=True):
+            if error is not None:
+                log.warning("cannot read the settings of %s: %s", name, error)
+        for name in new:
+            self._node.topics.put(Topic(name, topics[name], [], found.get(name, {})))
+
+    def _read_settings(self, topic: str, found: dict[str, dict[str, str]]) -> Start:
+        def start(done: Done) -> None:
+            def read(node: Any, error: BaseException | None) -> None:  # noqa: ANN401
+                if node is not None:
+                    found[topic] = znodes.read_config(node)
+                done(None, error)
+
+            self._node.world.coordination.read(f"{znodes.TOPIC_CONFIGS}/{topic}", read)
+
+        return start
+
+    def _open_missing(self, topics: Sequence[LeaderAndIsrTopicState], codes: Codes) -> Task[None]:
+        """Open or make the logs of replicas that are not hosted yet."""
+        node = self._node
+        for topic_state in topics:
+            topic = node.topics.by_name[topic_state.topic_name]
+            for state in topic_state.partition_states:
+                _put_partition(topic, state.partition_index, _partition(state))
+            missing = [
+                state
+                for state in topic_state.partition_states
+                if node.replicas.get(topic.name, state.partition_index) is None
+            ]
+            for state in missing:
+                key = TopicPartition(topic.name, state.partition_index)
+                index = state.partition_index
+                try:
+                    replicas = yield from log_opening.open_replicas(
+                        node, topic, range(index, index + 1), are_new=state.is_new
+                    )
+                except OSError as problem:
+                    log.error("%s: cannot open its log: %s", key, problem)
+                    log_opening.give_up(node, problem)
+                    codes[key] = ErrorCode.KAFKA_STORAGE_ERROR
+                    continue
+                for replica in replicas:
+                    node.replicas.add(replica)
+
+    def _take_role(
+        self, key: TopicPartition, topic_id: bytes, told: LeaderAndIsrPartitionState
+    ) -> ErrorCode:
+        node = self._node
+        replica = node.replicas.get(*key)
+        if replica is None or replica.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if replica.topic.id != topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        state = replica.state
+        if told.leader_epoch < state.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        state.min_in_sync = replica.config.min_insync_replicas
+        state.lag_max_ms = node.config.get_int("replica.lag.time.max.ms")
+        try:
+            if told.leader == node.broker_id:
+                self._lead(replica, told)
+            else:
+                self._follow(replica, told)
+        except OSError as problem:
+            replica.on_disk_error(problem, "begin an epoch")
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    def _lead(self, replica: Replica, told: LeaderAndIsrPartitionState) -> None:
+        node, state, log_ = self._node, replica.state, replica.log
+        was_leader = state.is_leader
+        if told.leader_epoch > state.leader_epoch:
+            node.members.fetchers.leave(replica.key)
+            log_.assign_epoch(told.leader_epoch)
+        node.staging.write()  # what was judged under the old state
+        is_news = state.become_leader(
+            replicas=told.replicas, in_sync=told.isr, leader_epoch=told.leader_epoch,
+            partition_epoch=told.partition_epoch, log_end_offset=log_.log_end_offset,
+            now_ms=node.world.clock.monotonic_ms(),
+        )  # fmt: skip
+        if not is_news:
+            return
+        log.info(
+            "%s: leads in epoch %d from offset %d, in sync %s",
+            replica.key, told.leader_epoch, log_.log_end_offset, told.isr,
+        )  # fmt: skip
+        if state.on_end_offset(log_.log_end_offset):
+            replica.on_high_watermark()
+        self._on_changed(replica)
+        if not was_leader:
+            node.coordinators.on_leading(replica)
+            node.transactions.on_leading(replica)
+
+    def _follow(self, replica: Replica, told: LeaderAndIsrPartitionState) -> None:
+        node, state = self._node, replica.state
+        before = (state.leader, state.leader_epoch)
+        node.staging.write()
+        is_news = state.become_follower(
+            leader=told.leader, leader_epoch=told.leader_epoch,
+            partition_epoch=told.partition_epoch, replicas=told.replicas, in_sync=told.isr,
+        )  # fmt: skip
+        if not is_news:
+            return
+        if before != (told.leader, told.leader_epoch):
+            log.info(
+                "%s: follows broker %d in epoch %d", replica.key, told.leader, told.leader_epoch
+            )
+            node.coordinators.on_following(replica)
+            node.transactions.on_following(replica)
+            if told.leader == NOBODY:
+                node.members.fetchers.leave(replica.key)
+            else:
+                node.members.fetchers.follow(replica)
+        self._on_changed(replica)
+
+    def _on_changed(self, replica: Replica) -> None:
+        """Let everybody look again who relies on the role as it was."""
+        self._node.staging.close_lanes([replica])
+        replica.settle()
+        replica.wake_readers()
+
+    # StopReplica
+
+    def stop(self, request: StopReplicaRequest) -> Task[Codes | ErrorCode]:
+        """Give partitions up; with `delete_partition` their logs, too."""
+        yield self._turns.take
+        try:
+            code = self.refusal(
+                request.controller_id, request.controller_epoch, request.broker_epoch
+            )
+            if code:
+                return code
+            codes: Codes = {}
+            to_delete: list[Replica] = []
+            for topic in request.topic_states:
+                for state in topic.partition_states:
+                    key = TopicPartition(topic.topic_name, state.partition_index)
+                    codes[key] = self._stop(key, state, to_delete)
+            if to_delete:
+                yield from topic_deletion.set_aside(self._node, to_delete)
+            return codes
+        finally:
+            self._turns.give()
+
+    def _stop(
+        self, key: TopicPartition, told: StopReplicaPartitionState, to_delete: list[Replica]
+    ) -> ErrorCode:
+        node = self._node
+        replica = node.replicas.get(*key)
+        if replica is None:
+            return ErrorCode.NONE
+        epoch = replica.state.leader_epoch
+        if told.leader_epoch not in _ANY_EPOCH and told.leader_epoch < epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if replica.offline and told.delete_partition:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        node.members.fetchers.leave(key)
+        if told.delete_partition:
+            node.staging.write()
+            node.coordinators.on_following(replica)
+            node.transactions.on_following(replica)
+            node.replicas.drop(key)
+            self._on_changed(replica)
+            replica.commitment.give_up(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            to_delete.append(replica)
+        return ErrorCode.NONE
+
+    # UpdateMetadata
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> Task[ErrorCode]:
+        """Take over what clients are to be told of the cluster."""
+        yield self._turns.take
+        try:
+            code = self.refusal(
+                request.controller_id, request.controller_epoch, request.broker_epoch
+            )
+            if code:
+                return code
+            yield from self._learn(
+                {
+                    topic.topic_name: topic.topic_id
+                    for topic in request.topic_states
+                    if any(state.leader != DELETED for state in topic.partition_states)
+                }
+            )
+            self._take_brokers(request)
+            for topic in request.topic_states:
+                self._take_topic(topic.topic_name, topic.topic_id, topic.partition_states)
+        finally:
+            self._turns.give()
+        self._call_watchers()
+        return ErrorCode.NONE
+
+    def _take_brokers(self, request: UpdateMetadataRequest) -> None:
+        brokers = {
+            broker.id_: LiveBroker(
+                broker.id_,
+                {
+                    endpoint.listener: (endpoint.host, endpoint.port)
+                    for endpoint in broker.endpoints
+                },
+                broker.rack,
+            )
+            for broker in request.live_brokers
+        }
+        self._node.cluster.brokers = brokers
+        self._node.members.on_brokers(brokers)
+
+    def _take_topic(
+        self, name: str, topic_id: bytes, states: Iterable[UpdateMetadataPartitionState]
+    ) -> None:
+        node = self._node
+        topic = node.topics.by_name.get(name)
+        if topic is None or topic.id != topic_id:
+            return  # deleted, and perhaps made again
+        gone = 0
+        for state in states:
+            if state.leader == DELETED:
+                gone += 1
+            else:
+                _put_partition(topic, state.partition_index, _metadata_partition(state))
+        if gone:
+            node.topics.drop(topic)
+            node.coordinators.on_topic_deleted(topic)
+            node.transactions.on_topic_deleted(topic)
+        else:
+            node.coordinators.on_topics_changed(name)
+
+    # Waiting for what clients are told
+
+    def told(self, condition: Callable[[], bool], deadline_ms: int) -> Start:
+        """Wait in a task until what clients are told is so, or the time is over: the answer tells which."""
+
+        def start(done: Done) -> None:
+            if condition():
+                done(True, None)
+                return
+            entry = (condition, done)
+            self._watchers.append(entry)
+
+            def expire() -> None:
+                if entry in self._watchers:
+                    self._watchers.remove(entry)
+                    done(False, None)
+
+            self._node.world.timers.call_at(deadline_ms, expire)
+
+        return start
+
+    def _call_watchers(self) -> None:
+        ready = [entry for entry in self._watchers if entry[0]()]
+        for entry in ready:
+            self._watchers.remove(entry)
+            entry[1](True, None)
+
+
+def _put_partition(topic: Topic, index: int, partition: Partition) -> None:
+    """Put a partition at its place; those before it that nobody has spoken of yet have no leader."""
+    while len(topic.partitions) <= index:
+        topic.partitions.append(Partition((), NOBODY))
+    topic.partitions[index] = partition
+
+
+def _partition(state: LeaderAndIsrPartitionState) -> Partition:
+    return Partition(tuple(state.replicas), state.leader, state.leader_epoch, tuple(state.isr))
+
+
+def _metadata_partition(state: UpdateMetadataPartitionState) -> Partition:
+    return Partition(
+        tuple(state.replicas),
+        state.leader,
+        state.leader_epoch,
+        tuple(state.isr),
+        tuple(state.offline_replicas),
+    )

@@ -1,0 +1,350 @@
+"""What the controller has to tell each broker: roles, what clients are told, what to give up.
+
+Job: one request under way per broker, in order, repeated until it answers or its registration ends; made when it is sent, from what
+is known then, so that nothing told is older than what was decided. Must not decide anything: `core/controller` does, and hears the answers.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.broker.channel import Channel, Unreachable
+from barnabas.broker.orders import DELETED
+from barnabas.broker.tasks import drive
+from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
+from barnabas.wire.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from barnabas.wire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from barnabas.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.broker.controller import Office
+    from barnabas.broker.node import Node
+    from barnabas.broker.tasks import Task
+    from barnabas.core.controller.effects import Effects, Stop
+    from barnabas.core.controller.view import PartitionView
+    from barnabas.model.cluster import LiveBroker
+
+log = logging.getLogger(__name__)
+
+LEADER_AND_ISR_VERSION: Final = 7
+STOP_REPLICA_VERSION: Final = 4
+UPDATE_METADATA_VERSION: Final = 8
+#: Partitions in one request: a large cluster is told in pieces.
+PARTITIONS_MAX: Final = 5_000
+_PLAINTEXT: Final = 0
+
+
+class Telling:
+    """Everybody who is to be told, in one term of office."""
+
+    def __init__(self, node: Node, office: Office) -> None:
+        """Tell nobody yet."""
+        self._node = node
+        self._office = office
+        self._listeners: dict[int, _Listener] = {}
+
+    def on_brokers(self, live: Mapping[int, LiveBroker]) -> None:
+        """Talk to those who live now; one that came back is another one."""
+        for broker_id in list(self._listeners):
+            listener = self._listeners[broker_id]
+            if live.get(broker_id) != listener.broker:
+                listener.close()
+                del self._listeners[broker_id]
+        for broker in live.values():
+            if broker.id not in self._listeners:
+                self._listeners[broker.id] = _Listener(self._node, self._office, broker)
+
+    def carry_out(self, effects: Effects) -> None:
+        """Let everybody know who is concerned."""
+        for tell in effects.tell:
+            listener = self._listeners.get(tell.broker)
+            if listener is not None:
+                listener.roles[tell.partition] = tell.is_new or listener.roles.get(
+                    tell.partition, False
+                )
+        for stop in effects.stop:
+            listener = self._listeners.get(stop.broker)
+            if listener is not None:
+                listener.stops[stop] = None
+        for broker_id in effects.announce_all_to:
+            listener = self._listeners.get(broker_id)
+            if listener is not None:
+                listener.news.update((p.id, None) for p in self._office.machine.view.partitions())
+        for listener in self._listeners.values():
+            listener.news.update(effects.announce)
+            listener.is_brokers_due = listener.is_brokers_due or effects.announce_brokers
+            listener.go_on()
+
+    def close(self) -> None:
+        """Tell nobody any more."""
+        for listener in self._listeners.values():
+            listener.close()
+        self._listeners.clear()
+
+
+class _Listener:
+    """One broker, and what it has not been told yet."""
+
+    def __init__(self, node: Node, office: Office, broker: LiveBroker) -> None:
+        self.broker = broker
+        self._node = node
+        self._office = office
+        endpoint = node.members.inter_broker_endpoint(broker)
+        self._channel = Channel(
+            node.world, broker.id, lambda: endpoint, f"controller-{node.broker_id}",
+            node.config.get_int("controller.socket.timeout.ms"),
+        )  # fmt: skip
+        #: Partitions whose role it is to be told, and whether the replica is new.
+        self.roles: dict[TopicPartition, bool] = {}
+        self.news: dict[TopicPartition, None] = {}
+        self.stops: dict[Stop, None] = {}
+        self.is_brokers_due = True
+        self._is_telling = False
+        self._is_closed = False
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._channel.close()
+
+    def go_on(self) -> None:
+        """Tell what there is to tell, unless that is being done."""
+        if self._is_telling or self._is_closed:
+            return
+        self._is_telling = True
+        drive(self._tell(), self._on_end)
+
+    def _on_end(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+        self._is_telling = False
+        if problem is not None and not self._is_closed:
+            log.error("broker %d cannot be told", self.broker.id, exc_info=problem)
+
+    def _tell(self) -> Task[None]:
+        while not self._is_closed and (
+            self.is_brokers_due or self.roles or self.news or self.stops
+        ):
+            if self.is_brokers_due:
+                self.is_brokers_due = False
+                if not (yield from self._tell_news([])):
+                    self.is_brokers_due = True
+            elif self.roles:
+                yield from self._tell_roles()
+            elif self.news:
+                some = list(self.news)[:PARTITIONS_MAX]
+                for key in some:
+                    del self.news[key]
+                if not (yield from self._tell_news(some)):
+                    self.news.update(dict.fromkeys(some))
+            else:
+                yield from self._tell_stops()
+
+    def _ask(self, request: Any, version: int) -> Task[Any]:  # noqa: ANN401
+        """Ask once; None if there was no answer, or the order does not count."""
+        try:
+            response = yield self._channel.asking(request, version)
+        except Unreachable as problem:
+            if not self._is_closed:
+                log.warning("controller: %s", problem)
+            return None
+        code = ErrorCode(response.error_code)
+        if code == ErrorCode.STALE_CONTROLLER_EPOCH:
+            self._office.on_deposed(f"broker {self.broker.id} knows a newer controller")
+            return None
+        if code == ErrorCode.STALE_BROKER_EPOCH:
+            self.close()  # it has registered again, and is told as another one
+            return None
+        return response
+
+    # Roles
+
+    def _tell_roles(self) -> Task[None]:
+        some = dict(list(self.roles.items())[:PARTITIONS_MAX])
+        for key in some:
+            del self.roles[key]
+        request = self._roles_request(some)
+        if not request.topic_states:
+            return
+        response = yield from self._ask(request, LEADER_AND_ISR_VERSION)
+        if response is None:
+            for key, is_new in some.items():
+                self.roles[key] = is_new or self.roles.get(key, False)
+            return
+        names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
+        offline, online = [], []
+        for topic in response.topics:
+            for partition in topic.partition_errors:
+                key = TopicPartition(names[topic.topic_id], partition.partition_index)
+                code = ErrorCode(partition.error_code)
+                if code == ErrorCode.KAFKA_STORAGE_ERROR:
+                    offline.append(key)
+                elif code:
+                    log.warning("broker %d, %s: %s", self.broker.id, key, code.name)
+                else:
+                    online.append(key)
+        self._office.on_roles_taken(self.broker.id, offline, online)
+
+    def _roles_request(self, some: Mapping[TopicPartition, bool]) -> LeaderAndIsrRequest:
+        view = self._office.machine.view
+        topics: dict[str, LeaderAndIsrTopicState] = {}
+        leaders: dict[int, None] = {}
+        for key, is_new in some.items():
+            partition = view.partition(key)
+            if partition is None or partition.leadership is None:
+                continue
+            topic = topics.get(key.topic)
+            if topic is None:
+                topic_id = view.topics[key.topic].id
+                topic = topics[key.topic] = LeaderAndIsrTopicState(
+                    topic_name=key.topic, topic_id=topic_id
+                )
+            topic.partition_states.append(_role(partition, is_new=is_new))
+            leaders[partition.leader] = None
+        known = [(id_, self._office.endpoint_of(id_)) for id_ in leaders]
+        return LeaderAndIsrRequest(
+            controller_id=self._node.broker_id,
+            controller_epoch=self._office.epoch,
+            broker_epoch=self.broker.epoch,
+            topic_states=list(topics.values()),
+            live_leaders=[
+                LeaderAndIsrLiveLeader(broker_id=id_, host_name=at[0], port=at[1])
+                for id_, at in known
+                if at is not None
+            ],
+        )
+
+    # What clients are told
+
+    def _tell_news(self, some: Iterable[TopicPartition]) -> Task[bool]:
+        request = self._news_request(some)
+        return (yield from self._ask(request, UPDATE_METADATA_VERSION)) is not None
+
+    def _news_request(self, some: Iterable[TopicPartition]) -> UpdateMetadataRequest:
+        view = self._office.machine.view
+        topics: dict[str, UpdateMetadataTopicState] = {}
+        for key in some:
+            partition = view.partition(key)
+            if partition is None or partition.leadership is None:
+                continue
+            topic = topics.get(key.topic)
+            if topic is None:
+                topic_id = view.topics[key.topic].id
+                topic = topics[key.topic] = UpdateMetadataTopicState(
+                    topic_name=key.topic, topic_id=topic_id
+                )
+            topic.partition_states.append(
+                _news(
+                    partition,
+                    view.offline_replicas(partition),
+                    is_deleted=key.topic in view.deleting,
+                )
+            )
+        return UpdateMetadataRequest(
+            controller_id=self._node.broker_id,
+            controller_epoch=self._office.epoch,
+            broker_epoch=self.broker.epoch,
+            topic_states=list(topics.values()),
+            live_brokers=[_broker(each) for each in self._office.live.values()],
+        )
+
+    # What to give up
+
+    def _tell_stops(self) -> Task[None]:
+        some = list(self.stops)[:PARTITIONS_MAX]
+        for stop in some:
+            del self.stops[stop]
+        topics: dict[str, StopReplicaTopicState] = {}
+        for stop in some:
+            topic = topics.setdefault(
+                stop.partition.topic, StopReplicaTopicState(topic_name=stop.partition.topic)
+            )
+            topic.partition_states.append(
+                StopReplicaPartitionState(
+                    partition_index=stop.partition.partition,
+                    leader_epoch=stop.leader_epoch,
+                    delete_partition=stop.delete,
+                )
+            )
+        request = StopReplicaRequest(
+            controller_id=self._node.broker_id,
+            controller_epoch=self._office.epoch,
+            broker_epoch=self.broker.epoch,
+            topic_states=list(topics.values()),
+        )
+        response = yield from self._ask(request, STOP_REPLICA_VERSION)
+        if response is None:
+            self.stops.update(dict.fromkeys(some))
+            return
+        failed = {
+            TopicPartition(each.topic_name, each.partition_index)
+            for each in response.partition_errors
+            if each.error_code
+        }
+        self._office.on_stops_answered(
+            [stop for stop in some if stop.partition not in failed],
+            [stop for stop in some if stop.partition in failed],
+        )
+
+
+def _role(partition: PartitionView, *, is_new: bool) -> LeaderAndIsrPartitionState:
+    leadership, assignment = partition.leadership, partition.in_force
+    assert leadership is not None
+    return LeaderAndIsrPartitionState(
+        partition_index=partition.id.partition,
+        controller_epoch=leadership.controller_epoch,
+        leader=leadership.leader,
+        leader_epoch=leadership.leader_epoch,
+        isr=list(leadership.in_sync),
+        partition_epoch=partition.version,
+        replicas=list(assignment.replicas),
+        adding_replicas=list(assignment.adding),
+        removing_replicas=list(assignment.removing),
+        is_new=is_new,
+    )
+
+
+def _news(
+    partition: PartitionView, offline: Iterable[int], *, is_deleted: bool
+) -> UpdateMetadataPartitionState:
+    leadership = partition.leadership
+    assert leadership is not None
+    return UpdateMetadataPartitionState(
+        partition_index=partition.id.partition,
+        controller_epoch=leadership.controller_epoch,
+        leader=DELETED if is_deleted else leadership.leader,
+        leader_epoch=leadership.leader_epoch,
+        isr=list(leadership.in_sync),
+        zk_version=partition.version,
+        replicas=list(partition.in_force.replicas),
+        offline_replicas=list(offline),
+    )
+
+
+def _broker(broker: LiveBroker) -> UpdateMetadataBroker:
+    return UpdateMetadataBroker(
+        id_=broker.id,
+        rack=broker.rack,
+        endpoints=[
+            UpdateMetadataEndpoint(
+                host=host, port=port, listener=name, security_protocol=_PLAINTEXT
+            )
+            for name, (host, port) in broker.endpoints.items()
+        ],
+    )

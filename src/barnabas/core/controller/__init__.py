@@ -1,0 +1,1 @@
+"""The controller of a cluster as a pure machine: see `controller.py`."""

@@ -1,0 +1,43 @@
+"""The session with a real ZooKeeper in trouble that has no like in a simulation: silence, and bytes that make no sense."""
+
+import pytest
+from coordination_kit import ZooKeeperClient
+
+from barnabas.ports import Create
+
+pytestmark = pytest.mark.java
+
+
+@pytest.fixture
+def client(zookeeper):
+    made = ZooKeeperClient(zookeeper)
+    made.follow_session()
+    made.commit(Create("/ids/1", ephemeral=True))
+    yield made
+    made.close()
+
+
+def test_a_server_that_falls_silent_is_noticed(client):
+    client.proxy.swallow_replies()
+    client.wait(lambda: ("suspended",) in client.events)
+    client.cut()
+    client.mend()
+    client.wait(lambda: client.events[-1][0] == "connected")
+    client.commit(Create("/later"))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_bytes_that_make_no_sense_cost_a_connection_and_not_the_session(client):
+    answer_to_nothing = (16).to_bytes(4, "big") + (77).to_bytes(4, "big") + bytes(12)
+    client.proxy.inject_replies(answer_to_nothing)
+    client.wait(lambda: len(client.events) == 3)
+    first, suspended, second = client.events
+    assert suspended == ("suspended",)
+    assert second == ("connected", first[1], False)
+    assert client.read("/ids/1").owner == first[1]
+
+
+def test_closing_without_a_connection_does_not_hang(client):
+    client.cut()
+    client.wait(lambda: ("suspended",) in client.events)
+    client.close()

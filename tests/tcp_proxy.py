@@ -1,0 +1,79 @@
+"""A TCP proxy between a client and a server that can break the connection in the ways networks do."""
+
+import contextlib
+import socket
+import threading
+
+
+class TcpProxy:
+    """Forwards to `target`; `address` is where clients connect."""
+
+    def __init__(self, target):
+        host, port = target.rsplit(":", 1)
+        self._target = (host, int(port))
+        self._lock = threading.Lock()
+        self._sockets = set()
+        self._clients = set()
+        self._swallows = False
+        self._port = 0
+        self._listener = None
+        self.mend()
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self._port}"
+
+    def cut(self):
+        """Break every connection and refuse new ones, until `mend`."""
+        with self._lock:
+            # A shutdown wakes the thread that waits in accept or recv; closing alone would not.
+            sockets, self._sockets = {self._listener, *self._sockets}, set()
+            self._clients = set()
+        for one in sockets:
+            _close(one)
+
+    def mend(self):
+        """Let connections through."""
+        self._swallows = False
+        self._listener = socket.create_server(("127.0.0.1", self._port), reuse_port=False)
+        self._port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+
+    def swallow_replies(self):
+        """Let the server hear the client and not the other way round, until `mend` after `cut`."""
+        self._swallows = True
+
+    def inject_replies(self, data):
+        """Send bytes to every client that no server sent."""
+        with self._lock:
+            clients = list(self._clients)
+        for client in clients:
+            client.sendall(data)
+
+    def close(self):
+        self.cut()
+
+    def _accept(self, listener):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                server = socket.create_connection(self._target)
+                with self._lock:
+                    self._sockets |= {client, server}
+                    self._clients.add(client)
+                for pair in ((client, server, False), (server, client, True)):
+                    threading.Thread(target=self._pump, args=pair, daemon=True).start()
+
+    def _pump(self, source, sink, is_reply):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if not (is_reply and self._swallows):
+                    sink.sendall(data)
+        for one in (source, sink):
+            _close(one)
+
+
+def _close(one):
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()
