@@ -57,7 +57,9 @@ class GroupPeer(Peer):
     def counters(self):
         found = self.host.node.metrics.by_topic["__consumer_offsets"]
         requests = dict(self.host.node.metrics.requests)
-        return requests, {name: getattr(found, name) for name in found.__slots__}
+        return requests, {
+            name: getattr(found, name) for name in dir(found) if not name.startswith("_")
+        }
 
 
 OFFSETS = st.lists(st.integers(0, 2**40), min_size=4, max_size=4)

@@ -162,7 +162,7 @@ class Peer:
     def counters(self):
         """What the metrics will show of the topic."""
         found = self.host.node.metrics.by_topic["plain"]
-        return {name: getattr(found, name) for name in found.__slots__}
+        return {name: getattr(found, name) for name in dir(found) if not name.startswith("_")}
 
 
 def frame(request, version, correlation_id):
