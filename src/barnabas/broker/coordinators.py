@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import group_records, shard_loading, topic_creation
@@ -16,7 +15,7 @@ from barnabas.broker.consumer_embedding import ConsumerEmbedding
 from barnabas.broker.consumer_protocol import read_topics
 from barnabas.broker.group_settings import NodeGroupSettings
 from barnabas.broker.group_topics import GroupTopics
-from barnabas.broker.pieces import PIECE, pause
+from barnabas.broker.pieces import PIECE
 from barnabas.broker.shard_host import UNUSABLE, ShardHost
 from barnabas.broker.tasks import drive
 from barnabas.core.group.offset_requests import CommitReply
@@ -223,7 +222,7 @@ class Coordinators(ShardHost[GroupShard]):
                 in_piece += 1
                 if in_piece == PIECE:
                     in_piece = 0
-                    yield partial(pause, self._node.world)
+                    yield self._node.pauses.add
 
     def _new_uuid(self) -> str:
         """Make a random id in Java's spelling."""

@@ -8,11 +8,10 @@ Invariant: a marker is reported as written when it is as durable as its topic's 
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker.coordinators import TOPIC as OFFSETS_TOPIC
-from barnabas.broker.pieces import PIECE, pause
+from barnabas.broker.pieces import PIECE
 from barnabas.broker.tasks import together
 from barnabas.model.errors import ErrorCode
 
@@ -42,7 +41,7 @@ def write(
     for number, one in enumerate(partitions, 1):
         answers.append((one, _write_one(node, marker, producer, transaction_version, one)))
         if number % PIECE == 0:
-            yield partial(pause, node.world)
+            yield node.pauses.add
     unsynced = [
         replica
         for one, code in answers

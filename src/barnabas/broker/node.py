@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from barnabas.broker.dispatch import Api
     from barnabas.broker.members import Members
-    from barnabas.broker.pieces import Pieces
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Done, Task
     from barnabas.core.waiting import Waiter
@@ -109,8 +108,8 @@ class Node:
         self.advertised: dict[str, tuple[str, int]] = {}
         #: The request that a link waits for, if it waits for bytes: to forget it when the link goes.
         self.waiters: dict[Link, Waiter[Any]] = {}
-        #: The question of a link that gives others a turn in between: to drop it when the link goes.
-        self.paused: dict[Link, Pieces] = {}
+        #: Long work that gives others a turn in between.
+        self.pauses = pieces.Pauses(world)
         #: Topics between the decision to create them and their first replica: folded name -> name.
         self.creating: dict[str, str] = {}
         self.fetch_bytes_max = config.get_int("fetch.max.bytes")
@@ -184,9 +183,7 @@ class Node:
         if waiter is not None:
             self.replicas.waiting.remove(waiter)
             waiter.owner.abandon()
-        paused = self.paused.pop(link, None)
-        if paused is not None:
-            paused.abandon()
+        self.pauses.forget(link)
         self.unpacking.forget(link)
 
     def on_turn_end(self) -> None:
