@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import cluster_znodes, znodes
+from barnabas.broker.cluster_view import NOBODY
 from barnabas.broker.tasks import drive
 from barnabas.broker.telling import Telling
 from barnabas.core.controller.assignment import Assignment
@@ -158,6 +159,7 @@ class ControllerSeat:
             log.warning("no longer controller: %s", reason)
             self.office.close()
             self.office = None
+            self._node.cluster.controller_id = NOBODY
 
 
 class Office:
