@@ -20,9 +20,9 @@ from log_kit import (
 from barnabas.core.producer_state import Duplicate
 from barnabas.model.errors import ErrorCode
 from barnabas.ports import WouldBlock
-from barnabas.storage.log import BrokenLogError
 from barnabas.storage.log_reader import HINTS_KEPT
 from barnabas.storage.names import file_name
+from barnabas.storage.rolling_log import BrokenLogError
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, WARM_BYTES, DamagedBatch
 from barnabas.wire.batch import Producer, read_header
 

@@ -7,7 +7,7 @@ import errno
 import pytest
 from log_kit import DIRECTORY, NOW, config, files, new_disk, open_log, read
 
-from barnabas.storage.log import BrokenLogError
+from barnabas.storage.rolling_log import BrokenLogError
 from barnabas.storage.transaction_index import AbortedTransaction, decode_index
 from barnabas.wire.batch import TRANSACTIONAL, Producer, Record, build, read_header
 from barnabas.wire.control_batch import EndMarker

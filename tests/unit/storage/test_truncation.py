@@ -17,7 +17,7 @@ from log_kit import (
     read_all,
 )
 
-from barnabas.storage.log import BrokenLogError
+from barnabas.storage.rolling_log import BrokenLogError
 from barnabas.wire.batch import Producer, Record, build, read_header
 from barnabas.wire.control_batch import EndMarker
 
