@@ -210,12 +210,12 @@ class LogWriter(RollingLog):
         run: list[LeaderBatch] = []
         for batch in batches:
             if run and not self._fits(batch, run):
-                self._write_run(run)
+                self._write_run(records, run)
                 run = []
             if not run:
                 self._prepare_run(batch.header, now_ms)
             run.append(batch)
-        self._write_run(run)
+        self._write_run(records, run)
         unflushed = self.log_end_offset - self.recovery_point
         return (unflushed >= self._flush_messages or self._closed_unflushed) and not self._flushing
 
@@ -235,17 +235,17 @@ class LogWriter(RollingLog):
         self._set_roll_limits()
 
     def _fits(self, batch: LeaderBatch, run: Sequence[LeaderBatch]) -> bool:
-        """Tell whether a batch may be written together with those before it, which nothing but indexes depends on."""
-        segment, header = self._active, batch.header
-        end = segment.size + sum(one.header.size for one in run) + header.size
+        """Tell whether a batch may be written together with those before it."""
+        header, size = batch.header, self._active.size
+        epoch = header.partition_leader_epoch
         return (
-            segment.size > 0
-            and end <= self._roll_bytes
+            0 < size <= self._roll_bytes - (batch.end - run[0].start)
             and header.max_timestamp <= self._roll_timestamp
-            and header.last_offset <= self._roll_offset
-            and header.partition_leader_epoch in (self.epochs.latest, UNDEFINED_EPOCH)
+            and header.base_offset + header.last_offset_delta <= self._roll_offset
+            and (epoch == self.epochs.latest or epoch == UNDEFINED_EPOCH)
             and len(run) < self._entries_left
-            and not batch.is_abort  # its index entry needs the state after those before it
+            # The index entry of one that was aborted needs the state after those before it.
+            and (batch.marker is None or batch.marker.commit)
         )
 
     def _prepare_run(self, header: BatchHeader, now_ms: int) -> None:
@@ -259,17 +259,15 @@ class LogWriter(RollingLog):
             self._roll_if_due(header, header.last_offset, now_ms)
         if epoch not in (self.epochs.latest, UNDEFINED_EPOCH):
             self.assign_epoch(epoch, header.base_offset)
-        if header.base_offset > self.log_end_offset and not self._may_have_gaps:
-            self._allow_gaps()
         self._active.spill_when_due()
 
-    def _write_run(self, run: Sequence[LeaderBatch]) -> None:
-        """Write batches with one call. On OSError none was appended."""
-        segment = self._active
-        position = segment.size
+    def _write_run(self, records: memoryview, run: Sequence[LeaderBatch]) -> None:
+        """Write batches that follow each other with one call. On OSError none was appended."""
+        segment, next_offset = self._active, self.log_end_offset
+        shift = segment.size - run[0].start
         is_noted = self._note_aborted(run[0])
         try:
-            segment.log.write(position, [one.content for one in run])
+            segment.log.write(segment.size, (records[run[0].start : run[-1].end],))
         except OSError as error:
             self._undo_write(segment, error)
             if is_noted:
@@ -277,20 +275,22 @@ class LogWriter(RollingLog):
             raise
         # From here on nothing fails. The end offset goes first: see the module.
         self.log_end_offset = run[-1].header.next_offset
-        segment.size = position + sum(one.header.size for one in run)
-        for _, header, marker in run:
-            indexed = segment.since_index > self._index_interval
+        segment.size = shift + run[-1].end
+        for header, start, end, marker in run:
+            base_offset, position = header.base_offset, shift + start
+            last_offset = base_offset + header.last_offset_delta
+            if base_offset > next_offset and not self._may_have_gaps:
+                self._allow_gaps()
             if header.max_timestamp > segment.largest[0]:
-                segment.largest = (header.max_timestamp, header.last_offset)
-            if indexed:
-                segment.add_index_entries(header.last_offset, position)
-                self._entries_left -= 1
-            segment.since_index += header.size
+                segment.largest = (header.max_timestamp, last_offset)
+            if segment.since_index > self._index_interval:
+                segment.add_index_entries(last_offset, position)
+            segment.since_index += end - start
             if position == 0:
                 segment.first_timestamp = header.max_timestamp
             if header.producer_id >= 0:
-                self.producers.update(header, header.base_offset, marker)
-            position += header.size
+                self.producers.update(header, base_offset, marker)
+            next_offset = last_offset + 1
         self._set_roll_limits()
 
     def _note_aborted(self, batch: LeaderBatch) -> bool:
