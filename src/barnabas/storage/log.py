@@ -393,6 +393,7 @@ class Log(LogWriter):
         """
         if clean:
             self._check_usable()
+            assert self._truncating is None, "its files do not fit yet"
             self._active.seal()
             self._write_snapshot()
             if self.epochs.truncate_from_start(self.log_start_offset):

@@ -147,6 +147,8 @@ def test_readers_see_the_new_end_before_the_files_follow():
         append(log)
     assert log.plan_flush(NOW, everything=True) is None
     assert not log.flush_due(NOW + 10**9)
+    with pytest.raises(AssertionError):
+        log.close(clean=True)
     job.run()
     log.on_truncated(job)
     append(log)
