@@ -137,7 +137,11 @@ class Coordinators(ShardHost[GroupShard]):
         adds = version >= _ADDS_SINCE
         if not adds and not self._node.config.get_bool("transaction.partition.verification.enable"):
             return ErrorCode.NONE
-        (code,) = yield from self._node.transactions.admit(asked, adds=adds)
+        (code,) = yield from self._node.transactions.admission.ask(asked, adds=adds)
+        if code is ErrorCode.NETWORK_EXCEPTION:
+            return (
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            )  # clients ask the same group coordinator again
         if code is ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:
@@ -156,7 +160,7 @@ class Coordinators(ShardHost[GroupShard]):
             overrides=self.group_settings.overrides,
         )
 
-    def _topic_settings(self) -> list[tuple[str, str]]:
+    def _topic_settings(self, _replication_factor: int) -> list[tuple[str, str]]:
         return [
             ("cleanup.policy", "compact"),
             ("compression.type", "producer"),

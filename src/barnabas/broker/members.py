@@ -81,6 +81,7 @@ class Members:
 
     def on_brokers(self, brokers: Mapping[int, LiveBroker]) -> None:
         """Hear from the controller who is there."""
+        self._node.transactions.on_brokers(brokers)
 
     # Joining
 
