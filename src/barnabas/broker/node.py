@@ -45,6 +45,7 @@ from barnabas.wire.primitives import WireError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from barnabas.broker.controller import Office
     from barnabas.broker.dispatch import Api
     from barnabas.broker.members import Members
     from barnabas.broker.replicas import Replica
@@ -222,6 +223,11 @@ class Node:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.KAFKA_STORAGE_ERROR  # its log could not be opened
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    @property
+    def office(self) -> Office | None:
+        """The controller's office, if this broker holds it."""
+        return None if self._members is None else self._members.controller.office
 
     def check_controller(self) -> None:
         """Raise KafkaError if changes of topics must be asked of another broker."""
