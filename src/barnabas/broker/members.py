@@ -190,6 +190,9 @@ class Members:
             if not code and not left:
                 log.info("the controller has moved what this broker led")
                 return
+            if node.cluster.live_ids() == [node.broker_id]:
+                log.info("the last broker stops: nobody is left to take over %d partitions", left)
+                return
             log.warning("asked to take over, the controller answers %s, %d left", code.name, left)
 
     def ask_controller(self, request: Message, version: int) -> Task[Any]:
