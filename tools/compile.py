@@ -35,6 +35,8 @@ MODULES = (
     "storage/index",
     "storage/log",
     "storage/log_reader",
+    "storage/log_writer",
+    "storage/rolling_log",
     "storage/segment",
     "storage/stored_log",
     "wire/batch",

@@ -238,7 +238,7 @@ class CoordinationError(Exception):
         """Remember the kind and the path.
 
         Kinds: NODE_EXISTS, NO_NODE, BAD_VERSION, NO_CHILDREN_FOR_EPHEMERALS, NOT_EMPTY (others keep adding to what is
-        to be deleted), TOO_LARGE (see COMMIT_SIZE_MAX).
+        to be deleted), TOO_LARGE (see COMMIT_SIZE_MAX), and what else ZooKeeper refuses, by its name.
         """
         super().__init__(f"{kind}: {path}")
         self.kind = kind

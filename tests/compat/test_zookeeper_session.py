@@ -1,9 +1,12 @@
 """The session with a real ZooKeeper in trouble that has no like in a simulation: silence, and bytes that make no sense."""
 
 import pytest
-from coordination_kit import ZooKeeperClient
+from coordination_kit import LoopClient, ZooKeeperClient
+from zookeeper_kit import zookeeper_jars
 
 from barnabas.ports import Create
+from barnabas.runtime.zookeeper import ZooKeeperStore
+from barnabas.runtime.zookeeper_server import make_ensemble
 
 pytestmark = pytest.mark.java
 
@@ -41,3 +44,24 @@ def test_closing_without_a_connection_does_not_hang(client):
     client.cut()
     client.wait(lambda: ("suspended",) in client.events)
     client.close()
+
+
+def test_a_session_outlives_a_server_that_is_killed(tmp_path):
+    ensemble = make_ensemble(str(tmp_path), ("127.0.0.1", 0), jars=zookeeper_jars())
+    ensemble.start(sync=False)
+    client = LoopClient(
+        lambda loop: ZooKeeperStore(loop, ensemble.connect, session_timeout_ms=60_000)
+    )
+    try:
+        client.follow_session()
+        client.commit(Create("/ids/1", ephemeral=True))
+        ensemble.servers[0].kill()
+        client.wait(lambda: ("suspended",) in client.events)
+        waiting = client.begin("commit", [Create("/later")])
+        ensemble.start(sync=False)
+        assert client.result(waiting) == ["/later"]
+        assert client.read("/ids/1").owner == client.events[0][1]
+        assert client.events[-1] == ("connected", client.events[0][1], False)
+    finally:
+        client.close()
+        ensemble.stop()

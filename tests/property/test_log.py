@@ -109,6 +109,25 @@ class LogMachine(RuleBasedStateMachine):
         for path in self.log.advance_log_start(self.start):
             self.disk.remove(path)
 
+    @rule(share=st.floats(0, 1))
+    def cut(self, share):
+        """As a follower of a new leader, which goes on with an epoch of its own."""
+        offset = self.start + int((self.end - self.start) * share)
+        for path in self.log.truncate_to(offset, self.now):
+            self.disk.remove(path)
+        end = self.log.log_end_offset
+        assert end <= offset
+        assert not any(end < base + count <= offset for base, count, _, _ in self.batches)
+        self.start = self.log.log_start_offset
+        self.forget_from(end)
+        self.recovery_point = self.log.recovery_point
+        self.epoch += 1
+        self.take_sequence()
+
+    def take_sequence(self):
+        entry = self.log.producers.get(7)
+        self.sequence = entry.next_sequence if entry else 0
+
     @rule()
     def stop_and_start(self):
         self.log.close(clean=True)
@@ -133,8 +152,7 @@ class LogMachine(RuleBasedStateMachine):
         # Names of dropped segments may come back, the start is remembered elsewhere.
         self.recovery_point = min(self.recovery_point, self.end)
         self.start = self.log.log_start_offset
-        entry = self.log.producers.get(7)
-        self.sequence = entry.next_sequence if entry else 0
+        self.take_sequence()
 
     def forget_from(self, end):
         assert end <= self.end or not self.batches

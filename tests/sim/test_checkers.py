@@ -203,7 +203,7 @@ def test_a_request_that_fails_for_no_known_reason_is_found(monkeypatch):
     def failing(self, timestamp):
         raise RuntimeError("planted")
 
-    monkeypatch.setattr(znodes, "producer_id_block_operations", failing)
+    monkeypatch.setattr(znodes, "next_producer_id_block", failing)
     first_violation("failures are explained", "work gets done")
 
 

@@ -42,10 +42,10 @@ def first_violation(*promises):
 def test_a_marker_that_is_not_written_is_found(monkeypatch):
     write = markers._write_one
 
-    def forgetful(node, marker, producer, version, partition):
-        if partition == (TOPIC, 1) and producer.epoch % 5 == 4:
+    def forgetful(node, end, partition, taken):
+        if partition == (TOPIC, 1) and end.producer.epoch % 5 == 4:
             return ErrorCode.NONE
-        return write(node, marker, producer, version, partition)
+        return write(node, end, partition, taken)
 
     monkeypatch.setattr(markers, "_write_one", forgetful)
     first_violation("no transaction hangs", "transactions are whole", "told is true")

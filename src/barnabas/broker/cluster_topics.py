@@ -7,6 +7,7 @@ next one finishes if this one dies; who asked waits for it as long as the reques
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker import cluster_znodes, controller, store, znodes
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Task
     from barnabas.model.cluster import Topic
+    from barnabas.model.ids import TopicPartition
     from barnabas.ports import Operation
 
 log = logging.getLogger(__name__)
@@ -183,6 +185,18 @@ class ClusterTopics:
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"Topic '{topic.name}' will be deleted; it is not gone yet.",
             )
+
+    def is_gone(self, partition: TopicPartition) -> Task[bool]:
+        """Ask the store whether a partition is not there, or goes with its topic; one that cannot be asked for is there."""
+        read = self._node.world.coordination.read
+        name, index = partition
+        try:
+            found = yield partial(read, cluster_znodes.topic_path(name))
+            if found is None or index not in cluster_znodes.read_topic(found).replicas:
+                return True
+            return (yield partial(read, cluster_znodes.wish_path(name))) is not None
+        except OSError:
+            return False
 
 
 def _refused(refusal: CoordinationError, code: ErrorCode, message: str) -> KafkaError:

@@ -234,9 +234,14 @@ def set_operation(path: str, data: bytes, version: int) -> Operation:
     return SetData(path, data, version)
 
 
+def wish_path(topic: str) -> str:
+    """Name where it stands that a topic is to be deleted."""
+    return f"{DELETE_TOPICS}/{topic}"
+
+
 def wish_deleted_operation(topic: str) -> Operation:
     """Ask for a topic to be deleted: kept until that is done."""
-    return Create(f"{DELETE_TOPICS}/{topic}")
+    return Create(wish_path(topic))
 
 
 def deleted_operations(topic: str) -> list[Operation]:
@@ -244,7 +249,7 @@ def deleted_operations(topic: str) -> list[Operation]:
     return [
         Delete(topic_path(topic)),
         Delete(f"/config/topics/{topic}"),
-        Delete(f"{DELETE_TOPICS}/{topic}"),
+        Delete(wish_path(topic)),
     ]
 
 

@@ -147,6 +147,8 @@ def on_topic_changed(node: Node, name: str, overrides: dict[str, str]) -> None:
         return
     topic.overrides = overrides
     _apply(node, topic)
+    if node.office is not None:
+        node.office.on_topic_settings(name, overrides)
     log.info("settings of topic %s are now %s", name, overrides)
 
 
@@ -166,6 +168,8 @@ def on_broker_changed(node: Node, place: str, texts: dict[str, str]) -> None:
     for topic in node.topics.by_name.values():
         _apply(node, topic)
     node.coordinators.group_settings.on_broker_changed()
+    if node.office is not None:
+        node.office.on_settings()
     # Values stay out of the log: some are passwords.
     everybody = place == znodes.ALL_BROKERS
     log.info(

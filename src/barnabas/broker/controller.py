@@ -19,7 +19,8 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker import cluster_znodes, znodes
+from barnabas.broker import cluster_znodes, store, znodes
+from barnabas.broker.cluster_view import NOBODY
 from barnabas.broker.tasks import drive
 from barnabas.broker.telling import Telling
 from barnabas.core.controller.assignment import Assignment
@@ -158,6 +159,7 @@ class ControllerSeat:
             log.warning("no longer controller: %s", reason)
             self.office.close()
             self.office = None
+            self._node.cluster.controller_id = NOBODY
 
 
 class Office:
@@ -397,11 +399,9 @@ class Office:
 
     def _delete_topic(self, topic: str) -> Task[Effects]:
         node = self._node
-        operations = []
-        for operation in cluster_znodes.deleted_operations(topic):
-            found = yield partial(node.world.coordination.read, operation.path)
-            if found is not None:
-                operations.append(operation)
+        wanted = cluster_znodes.deleted_operations(topic)
+        found = yield from store.read_all(node, [operation.path for operation in wanted])
+        operations = [operation for operation in wanted if found[operation.path] is not None]
         if operations and not (yield from self._commit(operations)):
             return (yield from self._delete_topic(topic))
         log.info("deleted topic %s", topic)
@@ -415,6 +415,16 @@ class Office:
         self.live = dict(found)
         self._telling.on_brokers(self.live)
         return [Registered(b.id, b.epoch, b.rack) for b in self.live.values()]
+
+    def on_topic_settings(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """Hear of a topic's settings: whether one that is not in sync may lead it may be among them."""
+        unclean = _unclean(overrides)
+        self.submit(_plain(lambda machine: machine.on_topic_settings(topic, unclean)))
+
+    def on_settings(self) -> None:
+        """Hear that the broker's own settings have changed."""
+        settings = _settings(self._node)
+        self.submit(_plain(lambda machine: machine.on_settings(settings)))
 
     def forget_notices(self, names: Iterable[str]) -> Task[None]:
         """Take away notices that have been dealt with."""
@@ -505,11 +515,9 @@ def _look_at_topics(office: Office) -> Generator[Any, Any, Effects]:
 
 
 def _read_topics(office: Office, names: Iterable[str]) -> Generator[Any, Any, Effects]:
-    topics = []
-    for name in names:
-        found = yield partial(office.node.world.coordination.read, cluster_znodes.topic_path(name))
-        if found is not None:
-            topics.append(_topic(name, found))
+    paths = {cluster_znodes.topic_path(name): name for name in names}
+    found = yield from store.read_all(office.node, list(paths))
+    topics = [_topic(paths[path], node) for path, node in found.items() if node is not None]
     return office.machine.on_topics(topics)
 
 
@@ -551,11 +559,9 @@ def _check_imbalance(office: Office) -> Generator[Any, Any, Effects]:
 def _read_states(
     node: Node, keys: Iterable[TopicPartition]
 ) -> Task[dict[TopicPartition, ReadState | None]]:
-    states: dict[TopicPartition, ReadState | None] = {}
-    for key in keys:
-        found = yield partial(node.world.coordination.read, cluster_znodes.state_path(*key))
-        states[key] = None if found is None else _state(found)
-    return states
+    paths = {cluster_znodes.state_path(*key): key for key in keys}
+    found = yield from store.read_all(node, list(paths))
+    return {paths[path]: None if read is None else _state(read) for path, read in found.items()}
 
 
 def _state(node: ZNode) -> ReadState:
@@ -598,7 +604,12 @@ def _unclean_topics(tree: Mapping[str, ZNode]) -> dict[str, bool]:
     found: dict[str, bool] = {}
     for path, node in tree.items():
         if path.startswith(prefix):
-            value = znodes.read_config(node).get("unclean.leader.election.enable")
-            if value is not None:
-                found[path[len(prefix) :]] = value == "true"
+            unclean = _unclean(znodes.read_config(node))
+            if unclean is not None:
+                found[path[len(prefix) :]] = unclean
     return found
+
+
+def _unclean(overrides: Mapping[str, str]) -> bool | None:
+    value = overrides.get("unclean.leader.election.enable")
+    return None if value is None else value == "true"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import group_records, shard_loading, topic_creation
@@ -16,7 +15,7 @@ from barnabas.broker.consumer_embedding import ConsumerEmbedding
 from barnabas.broker.consumer_protocol import read_topics
 from barnabas.broker.group_settings import NodeGroupSettings
 from barnabas.broker.group_topics import GroupTopics
-from barnabas.broker.pieces import PIECE, pause
+from barnabas.broker.pieces import PIECE
 from barnabas.broker.shard_host import UNUSABLE, ShardHost
 from barnabas.broker.tasks import drive
 from barnabas.core.group.offset_requests import CommitReply
@@ -138,7 +137,11 @@ class Coordinators(ShardHost[GroupShard]):
         adds = version >= _ADDS_SINCE
         if not adds and not self._node.config.get_bool("transaction.partition.verification.enable"):
             return ErrorCode.NONE
-        (code,) = yield from self._node.transactions.admit(asked, adds=adds)
+        (code,) = yield from self._node.transactions.admission.ask(asked, adds=adds)
+        if code is ErrorCode.NETWORK_EXCEPTION:
+            return (
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            )  # clients ask the same group coordinator again
         if code is ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if code is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_SINCE:
@@ -157,7 +160,7 @@ class Coordinators(ShardHost[GroupShard]):
             overrides=self.group_settings.overrides,
         )
 
-    def _topic_settings(self) -> list[tuple[str, str]]:
+    def _topic_settings(self, _replication_factor: int) -> list[tuple[str, str]]:
         return [
             ("cleanup.policy", "compact"),
             ("compression.type", "producer"),
@@ -223,7 +226,7 @@ class Coordinators(ShardHost[GroupShard]):
                 in_piece += 1
                 if in_piece == PIECE:
                     in_piece = 0
-                    yield partial(pause, self._node.world)
+                    yield self._node.pauses.add
 
     def _new_uuid(self) -> str:
         """Make a random id in Java's spelling."""

@@ -67,16 +67,21 @@ def _keep_one(
     node: Node, topic: Topic, key: TopicPartition, both: tuple[LogDirectory, LogDirectory]
 ) -> LogDirectory:
     logs = [_open(node, topic, key, directory) for directory in both]
-    ends = [opened.log_end_offset for opened in logs]
     is_beginning = _is_beginning(*sorted(logs, key=lambda opened: opened.log_end_offset))
     for opened in logs:
         opened.close(clean=False)
-    kept, other = both if ends[0] > ends[1] else reversed(both)
-    told = f"{key} was in two directories: kept {kept.path} up to offset {max(ends)}"
+    # A power loss may take any file of a copy, the first ones too; and one that lacks what the checkpoints speak of
+    # reaches as far as they say, with nothing in it.
+    ranks = [
+        (not opened.recovery.lost, opened.log_end_offset, -opened.log_start_offset)
+        for opened in logs
+    ]
+    kept, other = both if ranks[0] > ranks[1] else reversed(both)
+    told = f"{key} was in two directories: kept {kept.path} up to offset {max(ranks)[1]}"
     if not is_beginning:
         log.critical(
             "%s; that in %s up to %d has other records, and is set aside as %s",
-            told, other.path, min(ends), other.rename_stray(key),
+            told, other.path, min(ranks)[1], other.rename_stray(key),
         )  # fmt: skip
         return kept
     # DeleteRecords may have been asked of either.
@@ -84,7 +89,7 @@ def _keep_one(
     node.world.disk.remove_tree(other.rename_for_delete(key))
     if start_offset:
         kept.log_start_offsets[key] = Offset(start_offset)
-    log.warning("%s, removed %s up to %d", told, other.path, min(ends))
+    log.warning("%s, removed %s up to %d", told, other.path, min(ranks)[1])
     return kept
 
 

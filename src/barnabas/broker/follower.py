@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import truncation
 from barnabas.broker.channel import Channel, Unreachable
+from barnabas.broker.dropping import drop_before_starts
 from barnabas.broker.tasks import drive
 from barnabas.core.divergence import EpochEnd, plan_out_of_range, plan_truncation
 from barnabas.model.errors import ErrorCode
@@ -331,6 +332,7 @@ class Fetcher:
         position = followed.sent
         if position is not None and position[1] != replica.log.log_end_offset:
             return  # an answer to a fetch from before the log was cut
+        start_offset = replica.log.log_start_offset
         try:
             code = replica.append_as_follower(
                 data.records, data.high_watermark, data.log_start_offset
@@ -343,6 +345,17 @@ class Fetcher:
             self._pause(followed)
             return
         self._lags[replica.key] = max(0, data.high_watermark - replica.log.log_end_offset)
+        if replica.log.log_start_offset != start_offset:
+            self._drop_segments(replica)
+
+    def _drop_segments(self, replica: Replica) -> None:
+        """Let go what the leader has deleted."""
+
+        def dropped(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+            if problem is not None:
+                log.error("%s: cannot drop old segments: %s", replica.key, problem)
+
+        drive(drop_before_starts(self._node, replica.directory, [replica]), dropped)
 
     def _on_error(self, followed: _Followed, code: ErrorCode) -> None:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -81,6 +81,7 @@ class Members:
 
     def on_brokers(self, brokers: Mapping[int, LiveBroker]) -> None:
         """Hear from the controller who is there."""
+        self._node.transactions.on_brokers(brokers)
 
     # Joining
 
@@ -188,6 +189,9 @@ class Members:
             code, left = ErrorCode(response.error_code), len(response.remaining_partitions)
             if not code and not left:
                 log.info("the controller has moved what this broker led")
+                return
+            if node.cluster.live_ids() == [node.broker_id]:
+                log.info("the last broker stops: nobody is left to take over %d partitions", left)
                 return
             log.warning("asked to take over, the controller answers %s, %d left", code.name, left)
 

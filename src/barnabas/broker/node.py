@@ -45,9 +45,9 @@ from barnabas.wire.primitives import WireError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from barnabas.broker.controller import Office
     from barnabas.broker.dispatch import Api
     from barnabas.broker.members import Members
-    from barnabas.broker.pieces import Pieces
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Done, Task
     from barnabas.core.waiting import Waiter
@@ -109,8 +109,8 @@ class Node:
         self.advertised: dict[str, tuple[str, int]] = {}
         #: The request that a link waits for, if it waits for bytes: to forget it when the link goes.
         self.waiters: dict[Link, Waiter[Any]] = {}
-        #: The question of a link that gives others a turn in between: to drop it when the link goes.
-        self.paused: dict[Link, Pieces] = {}
+        #: Long work that gives others a turn in between.
+        self.pauses = pieces.Pauses(world)
         #: Topics between the decision to create them and their first replica: folded name -> name.
         self.creating: dict[str, str] = {}
         self.fetch_bytes_max = config.get_int("fetch.max.bytes")
@@ -184,9 +184,7 @@ class Node:
         if waiter is not None:
             self.replicas.waiting.remove(waiter)
             waiter.owner.abandon()
-        paused = self.paused.pop(link, None)
-        if paused is not None:
-            paused.abandon()
+        self.pauses.forget(link)
         self.unpacking.forget(link)
 
     def on_turn_end(self) -> None:
@@ -225,6 +223,11 @@ class Node:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.KAFKA_STORAGE_ERROR  # its log could not be opened
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    @property
+    def office(self) -> Office | None:
+        """The controller's office, if this broker holds it."""
+        return None if self._members is None else self._members.controller.office
 
     def check_controller(self) -> None:
         """Raise KafkaError if changes of topics must be asked of another broker."""

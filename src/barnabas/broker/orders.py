@@ -337,6 +337,8 @@ class Orders:
             node.coordinators.on_topic_deleted(topic)
             node.transactions.on_topic_deleted(topic)
         else:
+            node.coordinators.on_topic_known(topic)
+            node.transactions.on_topic_known(topic)
             node.coordinators.on_topics_changed(name)
 
     # Waiting for what clients are told

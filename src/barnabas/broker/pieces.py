@@ -10,6 +10,7 @@ begun is finished, as in Kafka.
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -22,15 +23,49 @@ if TYPE_CHECKING:
 
     from barnabas.broker.call import Call
     from barnabas.broker.tasks import Done, Result, Task
-    from barnabas.ports import World
+    from barnabas.ports import Link, World
 
 #: Steps between two pauses: of some microseconds each.
 PIECE: Final = 500
 
 
-def pause(world: World, done: Done) -> None:
-    """Go on once everybody else had a turn."""
-    world.timers.call_at(world.clock.monotonic_ms(), lambda: done(None, None))
+class Pauses:
+    """All work that is paused: one piece of it is done in a turn, however much there is."""
+
+    __slots__ = ("_is_booked", "_waiting", "_world", "questions")
+
+    def __init__(self, world: World) -> None:
+        """Start with nothing paused."""
+        self._world = world
+        self._waiting: deque[Done] = deque()
+        self._is_booked = False
+        #: What is done only as long as a link is there to be answered.
+        self.questions: dict[Link, Pieces] = {}
+
+    def forget(self, link: Link) -> None:
+        """A link has gone: drop what is done for its sake."""
+        question = self.questions.pop(link, None)
+        if question is not None:
+            question.abandon()
+
+    def add(self, done: Done) -> None:
+        """Go on once everybody else had a turn: `yield node.pauses.add`."""
+        self._waiting.append(done)
+        self._book()
+
+    def _book(self) -> None:
+        if not self._is_booked:
+            self._is_booked = True
+            self._world.timers.call_at(self._world.clock.monotonic_ms(), self._go_on)
+
+    def _go_on(self) -> None:
+        try:
+            self._waiting.popleft()(None, None)
+        finally:
+            # Not before: what is due now is done in this turn.
+            self._is_booked = False
+            if self._waiting:
+                self._book()
 
 
 class Response(Protocol):
@@ -91,15 +126,15 @@ class Pieces:
         self._was_paused = True
         node = self._call.node
         if not self._finishes:
-            node.paused[self._call.link] = self
-        pause(node.world, lambda _result, _error: self._go_on(done))
+            node.pauses.questions[self._call.link] = self
+        node.pauses.add(lambda _result, _error: self._go_on(done))
 
     def abandon(self) -> None:
         """Its client has gone: do not go on after this pause."""
         self._is_abandoned = True
 
     def _go_on(self, done: Done) -> None:
-        self._call.node.paused.pop(self._call.link, None)
+        self._call.node.pauses.questions.pop(self._call.link, None)
         done(None, CloseLink("its client has gone") if self._is_abandoned else None)
 
     def work(self, steps: int, job: Callable[[], Result]) -> Task[Result]:

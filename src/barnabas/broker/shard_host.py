@@ -15,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from barnabas.broker import topic_creation
+from barnabas.broker.cluster_view import NOBODY
 from barnabas.broker.java_hash import java_hash
 from barnabas.broker.tasks import drive
 from barnabas.broker.tickets import Asked, Held
@@ -102,7 +103,7 @@ class ShardHost(Generic[ShardType]):
     def _new_shard(self) -> ShardType:
         raise NotImplementedError
 
-    def _topic_settings(self) -> list[tuple[str, str]]:
+    def _topic_settings(self, replication_factor: int) -> list[tuple[str, str]]:
         raise NotImplementedError
 
     def _required_acks(self) -> int:
@@ -147,12 +148,12 @@ class ShardHost(Generic[ShardType]):
 
     def on_leading(self, replica: Replica) -> None:
         """Take over a partition that this broker leads from now on."""
-        if replica.key.topic != self._topic:
-            return
-        topic = self._node.topics.by_name.get(self._topic)
-        if topic is not None:
-            self._partition_count = len(topic.partitions)
         self.on_opened(replica)
+
+    def on_topic_known(self, topic: Topic) -> None:
+        """Hear of a topic whole: how many partitions it has, also those that are on other brokers only."""
+        if topic.name == self._topic:
+            self._partition_count = len(topic.partitions)
 
     def on_following(self, replica: Replica) -> None:
         """Hand a partition over: another broker leads it, and everybody who waits is told to look for it."""
@@ -162,6 +163,16 @@ class ShardHost(Generic[ShardType]):
     def partition_for(self, key: str) -> int:
         """Give the partition that keeps a key, as every Kafka works it out."""
         return (java_hash(key) & 0x7FFFFFFF) % self._partition_count
+
+    def leader_for(self, key: str) -> int:
+        """Tell which broker keeps a key now, as far as is known here; NOBODY if none does."""
+        node, partition = self._node, self.partition_for(key)
+        if node.is_lone or partition in self._hosted:
+            return node.broker_id
+        topic = node.topics.by_name.get(self._topic)
+        if topic is None or partition >= len(topic.partitions):
+            return NOBODY
+        return node.cluster.leadership(topic, partition).leader
 
     def find(self, key: str) -> Hosted[ShardType]:
         """Find the loaded shard of a key; KafkaError if it cannot be used now."""
@@ -263,11 +274,13 @@ class ShardHost(Generic[ShardType]):
         )
 
         def committed(code: ErrorCode, _error: BaseException | None) -> None:
-            if code:  # it leads no longer: what was replayed here is forgotten with the shard
-                for ticket, _reply in result.replies:
-                    ticket.answer(ErrorCode.NOT_COORDINATOR)
-            else:
+            # Fewer are in sync by now than must be: it is committed all the same.
+            if not code or code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
                 self._when_flushed(hosted, result)
+                return
+            for ticket, _reply in result.replies:
+                # It leads no longer: what was replayed here is forgotten with the shard.
+                ticket.answer(ErrorCode.NOT_COORDINATOR)
 
         until(committed)
 
@@ -448,6 +461,6 @@ class ShardHost(Generic[ShardType]):
         wanted = node.config.get_int(self._replication_setting)
         replication_factor = min(wanted, len(node.cluster.live_ids()))
         yield from topic_creation.create_automatically(
-            node, self._topic, count, replication_factor, self._topic_settings()
+            node, self._topic, count, replication_factor, self._topic_settings(replication_factor)
         )
         self._partition_count = count

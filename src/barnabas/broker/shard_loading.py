@@ -39,8 +39,8 @@ def load(
     decode: Decode,
     replay: Callable[[int, int, Any], None],
 ) -> Task[None]:
-    """Replay the log up to its high watermark. OSError, BatchError or WireError if it cannot be read."""
-    offset, end = replica.log.log_start_offset, replica.state.high_watermark
+    """Replay the whole log: what a leader before wrote may be committed, although that was not told here. OSError, BatchError or WireError if it cannot be read."""
+    offset, end = replica.log.log_start_offset, replica.log.log_end_offset
     while offset < end:
         job = partial(_read_slice, replica, offset, end, slice_bytes, decode)
         entries, offset = yield partial(background.run, job)

@@ -9,6 +9,7 @@ code runs under the simulator.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 Done = Callable[[Any, BaseException | None], None]
@@ -33,6 +34,31 @@ def together(starts: Sequence[Start]) -> Start:
 
         for number, one in enumerate(starts):
             one(lambda _result, error, number=number: ended(number, error))  # type: ignore[misc]
+
+    return start
+
+
+def side_by_side(tasks: Sequence[Task[Result]]) -> Start:
+    """Run tasks at once; the answer is the list of their results. The first error is raised when all have ended."""
+
+    def start(done: Done) -> None:
+        results: list[Any] = [None] * len(tasks)
+        problems: list[BaseException] = []
+        left = len(tasks)
+
+        def ended(number: int, result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+            nonlocal left
+            results[number] = result
+            if problem is not None:
+                problems.append(problem)
+            left -= 1
+            if not left:
+                done(results, problems[0] if problems else None)
+
+        if not tasks:
+            done(results, None)
+        for number, task in enumerate(tasks):
+            drive(task, partial(ended, number))
 
     return start
 

@@ -78,9 +78,9 @@ class Telling:
         for tell in effects.tell:
             listener = self._listeners.get(tell.broker)
             if listener is not None:
-                listener.roles[tell.partition] = tell.is_new or listener.roles.get(
-                    tell.partition, False
-                )
+                is_new = tell.is_new or listener.roles.get(tell.partition, False)
+                listener.roles[tell.partition] = is_new
+                listener.forget_stops(tell.partition)
         for stop in effects.stop:
             listener = self._listeners.get(stop.broker)
             if listener is not None:
@@ -124,6 +124,11 @@ class _Listener:
     def close(self) -> None:
         self._is_closed = True
         self._channel.close()
+
+    def forget_stops(self, partition: TopicPartition) -> None:
+        """Drop what it was to give up and has a role in again."""
+        for stop in [each for each in self.stops if each.partition == partition]:
+            del self.stops[stop]
 
     def go_on(self) -> None:
         """Tell what there is to tell, unless that is being done."""

@@ -119,7 +119,7 @@ def _check_one(producers: Collection[tuple[int, int]]) -> None:
 def ask(call: Call, asked: PartitionsRequest, guards: Verdicts) -> Task[Verdicts]:
     """Ask the coordinator; the guards of those that may be written, and refusals of the others."""
     adds = call.version >= ADDS_SINCE
-    codes = yield from call.node.transactions.admit(asked, adds=adds)
+    codes = yield from call.node.transactions.admission.ask(asked, adds=adds)
     verdicts = dict(guards)
     for key, code in zip(asked.partitions, codes, strict=True):
         if code:

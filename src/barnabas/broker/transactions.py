@@ -1,31 +1,36 @@
 """Hosts the transaction machines on the partitions of `__transaction_state`, as `shard_host` does with any.
 
-What is particular to transactions: markers. They are written when the decision is as durable as the topic's settings ask for, and
-what the partitions answer goes back to the machine. Knows no rule of a transaction.
+What is particular to transactions: markers. They are sent when the decision is as durable as the topic's settings ask for, and
+what the partitions answer goes back to the machine. Knows no rule of a transaction, nor where partitions are.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker import markers, shard_loading, transaction_records
+from barnabas.broker import shard_loading, transaction_records
+from barnabas.broker.admission import Admission
+from barnabas.broker.marker_sending import MarkerSending
+from barnabas.broker.markers import End
 from barnabas.broker.shard_host import ShardHost
 from barnabas.broker.tasks import drive
 from barnabas.core.txn.records import TransactionSaved
 from barnabas.core.txn.settings import TransactionSettings
 from barnabas.core.txn.shard import TransactionShard
 from barnabas.core.txn.states import TransactionState
-from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.model.errors import ErrorCode
 from barnabas.wire.batch import Producer, build_pairs
 from barnabas.wire.control_batch import EndMarker
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from barnabas.broker.markers import Answers
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.broker.shard_host import Hosted
-    from barnabas.broker.tasks import Done, Task
-    from barnabas.core.txn.requests import PartitionsReply, PartitionsRequest
-    from barnabas.core.txn.result import Markers, Result, Ticket
+    from barnabas.broker.tasks import Task
+    from barnabas.core.txn.result import Markers, Result
     from barnabas.model.config.broker_config import BrokerConfig
     from barnabas.wire.batch import BatchHeader
 
@@ -46,52 +51,30 @@ class Transactions(ShardHost[TransactionShard]):
             "transaction.state.log.replication.factor",
         )
         self._settings = settings_from(node.config)
+        self._sending = MarkerSending(node)
+        #: For who writes to partitions in a transaction.
+        self.admission = Admission(node)
 
-    def admit(self, request: PartitionsRequest, *, adds: bool) -> Task[list[ErrorCode]]:
-        """Ask, for who writes to partitions, whether they are part of the transaction, or make them so.
+    def on_brokers(self, live: Container[int]) -> None:
+        """Hear who is there: nobody else is asked or sent anything."""
+        self._sending.on_brokers(live)
+        self.admission.on_brokers(live)
 
-        One code per partition. A transaction before this one that is about to end is waited for, a little while.
-        """
-        config, clock = self._node.config, self._node.world.clock
-        backoff_ms = config.get_int("add.partitions.to.txn.retry.backoff.ms")
-        give_up_ms = clock.monotonic_ms() + config.get_int(
-            "add.partitions.to.txn.retry.backoff.max.ms"
-        )
-        while True:
-            codes = yield from self._admit_once(request, adds=adds)
-            if ErrorCode.CONCURRENT_TRANSACTIONS not in codes or not adds:
-                return codes
-            next_ms = clock.monotonic_ms() + backoff_ms
-            if next_ms > give_up_ms:
-                return codes
-            yield lambda done, at_ms=next_ms: self._wait_until(at_ms, done)  # type: ignore[misc]
-
-    def _admit_once(self, request: PartitionsRequest, *, adds: bool) -> Task[list[ErrorCode]]:
-        def entry(shard: TransactionShard, ticket: Ticket, _now_ms: int, wall_ms: int) -> Result:
-            if adds:
-                return shard.add_partitions(ticket, request, wall_ms)
-            return shard.verify_partitions(ticket, request)
-
-        if not request.transactional_id:
-            return [ErrorCode.INVALID_REQUEST] * len(request.partitions)
-        try:
-            reply: PartitionsReply = yield self.asking(self.find(request.transactional_id), entry)
-        except KafkaError as problem:
-            return [problem.code] * len(request.partitions)
-        return reply.codes
-
-    def _wait_until(self, at_ms: int, done: Done) -> None:
-        self._node.world.timers.call_at(at_ms, lambda: done(None, None))
+    def stop(self) -> None:
+        """Stop serving and sending: whoever loads what is left goes on with it."""
+        super().stop()
+        self._sending.close()
+        self.admission.close()
 
     # What `ShardHost` asks
 
     def _new_shard(self) -> TransactionShard:
         return TransactionShard(self._settings, self._node.producer_ids.take_now)
 
-    def _topic_settings(self) -> list[tuple[str, str]]:
+    def _topic_settings(self, replication_factor: int) -> list[tuple[str, str]]:
         number = self._node.config.get_int
-        # More than one replica cannot be in sync where there is one.
-        in_sync = min(number("transaction.state.log.min.isr"), 1)
+        # More than there are cannot be in sync.
+        in_sync = min(number("transaction.state.log.min.isr"), replication_factor)
         return [
             ("cleanup.policy", "compact"),
             ("compression.type", "uncompressed"),
@@ -135,10 +118,11 @@ class Transactions(ShardHost[TransactionShard]):
     def _deliver(self, hosted: Hosted[TransactionShard], result: Result) -> None:
         super()._deliver(hosted, result)
         for some in result.markers:
-            self._write_markers(hosted, some)
+            if hosted.is_loaded:
+                self._write_markers(hosted, some)
 
     def _write_markers(self, hosted: Hosted[TransactionShard], some: Markers) -> None:
-        def written(answers: markers.Answers | None, problem: BaseException | None) -> None:
+        def written(answers: Answers | None, problem: BaseException | None) -> None:
             if problem is not None:
                 raise problem
             if not hosted.is_loaded or answers is None:
@@ -148,10 +132,14 @@ class Transactions(ShardHost[TransactionShard]):
             self._carry_out(hosted, hosted.shard.on_markers(some, answers, now_ms, wall_ms))
             self._book(hosted)
 
-        marker = EndMarker(some.is_commit, hosted.replica.state.leader_epoch)
-        producer = Producer(some.producer_id, some.producer_epoch)
-        version = some.transaction_version
-        drive(markers.write(self._node, marker, producer, version, some.partitions), written)
+        end = End(
+            # A coordinator that has lost its place to another is refused by this epoch.
+            EndMarker(some.is_commit, hosted.replica.state.leader_epoch),
+            Producer(some.producer_id, some.producer_epoch),
+            some.transaction_version,
+            some.partitions,
+        )
+        drive(self._sending.send(end, lambda: hosted.is_loaded), written)
 
 
 def settings_from(config: BrokerConfig) -> TransactionSettings:

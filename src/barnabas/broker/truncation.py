@@ -1,7 +1,8 @@
 """Cutting the log of a follower where it has left its leader's, or letting it begin anew.
 
-Job: keep others from exchanging its segments meanwhile, let the files follow in the background, and have the recovery point on disk before
-anything is appended: what comes in place of the old records lies below where the old point may be. Must not know where to cut.
+Job: keep others from exchanging its segments meanwhile, let the files follow in the background, and write the checkpoints in between: what
+comes in place of the old records is not on the medium, though it lies below where the old recovery point and high watermark
+may be, and a start after a crash trusts those. Must not know where to cut.
 """
 
 from __future__ import annotations
@@ -11,10 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker import checkpointing
 from barnabas.broker.file_removal import remove_files_later
+from barnabas.model.ids import Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
@@ -26,30 +26,61 @@ CLAIM_RETRY_MS: Final = 50
 
 def truncate(node: Node, replica: Replica, offset: int) -> Task[None]:
     """Let the log end at or before `offset`. OSError or BatchError if that cannot be done."""
-    log, now_ms = replica.log, node.world.clock.now_ms()
-    yield from _carry_out(node, replica, lambda: log.plan_truncation(offset, now_ms))
+    yield from _claim(node, replica)
+    try:
+        if offset < replica.log.segments[0].base_offset:
+            yield from _start_over(node, replica, offset)
+            return
+        job = replica.log.plan_truncation(offset, node.world.clock.now_ms())
+        replica.on_truncated()
+        if job is not None:
+            _forget_cleaned(replica)
+            yield from checkpointing.write(node, replica.directory)
+            yield from _finish(node, replica, job)
+    finally:
+        _give(node, replica)
 
 
 def start_over(node: Node, replica: Replica, offset: int) -> Task[None]:
     """Drop everything and let the log begin at `offset`."""
-    log, now_ms = replica.log, node.world.clock.now_ms()
-    yield from _carry_out(node, replica, lambda: log.plan_start_over(offset, now_ms))
+    yield from _claim(node, replica)
+    try:
+        yield from _start_over(node, replica, offset)
+    finally:
+        _give(node, replica)
 
 
-def _carry_out(
-    node: Node, replica: Replica, plan: Callable[[], TruncationJob | None]
-) -> Task[None]:
+def _start_over(node: Node, replica: Replica, offset: int) -> Task[None]:
+    replica.state.on_truncated(replica.log.log_start_offset)
+    yield from checkpointing.write(node, replica.directory)
+    yield from _finish(
+        node, replica, replica.log.plan_start_over(offset, node.world.clock.now_ms())
+    )
+    replica.state.on_log_start(replica.log.log_start_offset)
+    replica.on_truncated()
+    _forget_cleaned(replica)
+    yield from checkpointing.write(node, replica.directory)
+
+
+def _finish(node: Node, replica: Replica, job: TruncationJob) -> Task[None]:
+    yield partial(node.world.background.run, job.run)
+    paths = replica.log.on_truncated(job)
+    remove_files_later(node.world, paths, replica.config.file_delete_delay_ms)
+
+
+def _forget_cleaned(replica: Replica) -> None:
+    """Let the cleaner know that what comes above the new end has not been compacted."""
+    cleaned, end_offset = replica.directory.cleaner_offsets, replica.log.log_end_offset
+    if cleaned.get(replica.key, 0) > end_offset:
+        cleaned[replica.key] = Offset(end_offset)
+
+
+def _claim(node: Node, replica: Replica) -> Task[None]:
     while not node.claims.take(replica.key):
         yield partial(node.pause, CLAIM_RETRY_MS)
     replica.is_cutting = True
-    try:
-        job = plan()
-        if job is not None:
-            yield partial(node.world.background.run, job.run)
-            paths = replica.log.on_truncated(job)
-            remove_files_later(node.world, paths, replica.config.file_delete_delay_ms)
-            yield from checkpointing.write(node, replica.directory)
-        replica.on_truncated()
-    finally:
-        replica.is_cutting = False
-        node.claims.give(replica.key)
+
+
+def _give(node: Node, replica: Replica) -> None:
+    replica.is_cutting = False
+    node.claims.give(replica.key)

@@ -25,6 +25,10 @@ INTERRUPTED = 130
 # name: (module:attribute, help for the list of commands)
 COMMANDS = {
     "up": ("barnabas.cli.up:up", "Start a broker in the foreground."),
+    "cluster": (
+        "barnabas.cli.cluster:cluster",
+        "Start a cluster for trying; look at one, and at its health.",
+    ),
     "topic": ("barnabas.cli.topic:topic", "Create, list, describe, alter and delete topics."),
     "group": ("barnabas.cli.group:group", "Consumer groups: lag, members, moving offsets."),
     "txn": ("barnabas.cli.txn:txn", "Transactions: which are open, which hang, aborting them."),

@@ -90,8 +90,13 @@ class RunningBroker:
             return EmbeddedStore(self.loop, os.path.join(config.log_dirs[0], STORE_FILE))
         # Imported here: a lone broker does without kazoo.
         from barnabas.runtime.peers import RealPeers
-        from barnabas.runtime.zookeeper import ZooKeeperStore
 
+        try:
+            from barnabas.runtime.zookeeper import ZooKeeperStore
+        except ModuleNotFoundError:
+            raise OSError(
+                "a member of a cluster needs the package kazoo: pip install 'barnabas[cluster]'"
+            ) from None
         self._peers = RealPeers(self.loop)
         connection_timeout = config.get("zookeeper.connection.timeout.ms")
         return ZooKeeperStore(

@@ -21,6 +21,7 @@ from kazoo.exceptions import (
     NotEmptyError,
     RolledBackError,
     RuntimeInconsistency,
+    ZookeeperError,
 )
 
 from barnabas.broker.tasks import Task, drive, together
@@ -121,6 +122,8 @@ class CommitQueue:
         self._is_alone = False
         if isinstance(problem, _NotSent):
             self._waiting.appendleft(commit)
+        elif isinstance(problem, ZookeeperError):  # refused as a whole
+            commit.done((), CoordinationError(type(problem).__name__, commit.operations[0].path))
         else:
             commit.done(paths or (), problem)
         self.go_on()
@@ -249,12 +252,11 @@ def _with_helpers(
 
 def _refusal(steps: Sequence[_Step], results: Sequence[Any]) -> tuple[_Step, Exception] | None:
     """Return the step for which a transaction was refused: the others' errors only say that it was."""
-    for step, result in zip(steps, results, strict=True):
-        if isinstance(result, Exception) and not isinstance(
-            result, RolledBackError | RuntimeInconsistency
-        ):
-            return step, result
-    return None
+    refused = [pair for pair in zip(steps, results, strict=True) if isinstance(pair[1], Exception)]
+    for step, error in refused:
+        if not isinstance(error, RolledBackError | RuntimeInconsistency):
+            return step, error
+    return refused[0] if refused else None
 
 
 def _paths(steps: Sequence[_Step], results: Sequence[Any]) -> list[str]:
@@ -265,9 +267,9 @@ def _paths(steps: Sequence[_Step], results: Sequence[Any]) -> list[str]:
     ]
 
 
-def _error(step: _Step, error: Exception) -> Exception:
-    kind = _KINDS.get(type(error))
-    return error if kind is None else CoordinationError(kind, step.operation.path)
+def _error(step: _Step, error: Exception) -> CoordinationError:
+    kind = _KINDS.get(type(error), type(error).__name__)
+    return CoordinationError(kind, step.operation.path)
 
 
 def _ancestors(path: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kazoo.exceptions import EXCEPTIONS, NoNodeError
 
-from barnabas.ports import ZNode
+from barnabas.ports import CoordinationError, ZNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -121,10 +121,15 @@ def _hand_out(
     batch: Sequence[_Read], answers: Sequence[Any], problem: BaseException | None
 ) -> None:
     for number, read in enumerate(batch):
-        answer, error = (None, problem) if problem is not None else (answers[number], None)
-        if isinstance(answer, Exception):
-            answer, error = None, None if isinstance(answer, NoNodeError) else answer
-        read.answer(answer, error)
+        if problem is not None:
+            read.answer(None, problem)
+        elif isinstance(answers[number], NoNodeError):
+            read.answer(None, None)
+        elif isinstance(answers[number], Exception):
+            kind = type(answers[number]).__name__
+            read.answer(None, CoordinationError(kind, read.path))
+        else:
+            read.answer(answers[number], None)
 
 
 def _parse_node(buffer: bytes, position: int) -> tuple[Found, int]:

@@ -157,7 +157,7 @@ class ZooKeeperServer:
                 stderr=log,
                 # Ctrl-C in a terminal is for whoever started us, who then stops the servers in order.
                 start_new_session=True,
-                preexec_fn=_end_with_parent,
+                preexec_fn=end_with_parent,
             )
 
     def is_serving(self) -> bool:
@@ -236,7 +236,7 @@ class ZooKeeperEnsemble:
             server.stop()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Let the kernel end this process when the thread that started it is gone: after kill -9 nobody else would."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

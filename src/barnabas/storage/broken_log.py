@@ -1,4 +1,4 @@
-"""A log that no call can mend: what `log.py` raises then. Apart from it, because a compiled module can have no such class."""
+"""A log that no call can mend: what `rolling_log.py` raises then. Apart from it, because a compiled module can have no such class."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Job: keep segments, indexes, epochs, producers and recovery point in step over the Disk port. Must not know
 replication, requests, time (it comes as `now_ms`) or which bytes are worth appending: the caller has checked
-the batch. Opening is in `recovery.py`, flushing in `flush.py`, reading in `log_reader.py`, looking inside segments in `segment.py`.
+the batch. This file is how records go and get safe; they are read in `log_reader.py`, segments begin in `rolling_log.py`, records come in in
+`log_writer.py`. Opening is in `recovery.py`, flushing in `flush.py`, looking inside segments in `segment.py`.
 
 Invariants: log_start_offset <= log_end_offset; recovery_point <= log_end_offset; the last segment takes the
 appends; after an OSError everything in memory is as before the call and so is what the files count for, or,
@@ -17,86 +18,38 @@ is longer than its records would have to be scanned after every stop.
 
 from __future__ import annotations
 
-from errno import EIO
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
-from barnabas.core.epochs import UNDEFINED_EPOCH, LeaderEpochs
-from barnabas.storage import checksums, epoch_file
-from barnabas.storage.broken_log import BrokenLogError
-from barnabas.storage.checksums import sum_of
+from barnabas.storage import checksums
 from barnabas.storage.drop import DropJob
 from barnabas.storage.flush import FlushJob, FlushPoint
-from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
-from barnabas.storage.leader_batches import LeaderBatch, whole_batches
 from barnabas.storage.log_left import LogLeft
-from barnabas.storage.log_reader import LogReader, base_offset_of
-from barnabas.storage.names import LEADER_EPOCHS, SEGMENT_FILES, TXN_INDEX, file_name
+from barnabas.storage.log_reader import base_offset_of
+from barnabas.storage.log_writer import LogWriter
+from barnabas.storage.names import LEADER_EPOCHS, SEGMENT_FILES, file_name
 from barnabas.storage.recovery import RecoveryReport, load, write_epochs
-from barnabas.storage.replay import index_entry
-from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment, remove_files
 from barnabas.storage.swap import SwapJob
 from barnabas.storage.truncation import StartOverJob, TruncationJob, cut_segment
-from barnabas.wire.batch import LOG_OVERHEAD, NO_TIMESTAMP, BatchError, stamp
-from barnabas.wire.control_batch import build_marker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.core.producer_state import Duplicate, Verification
     from barnabas.model.config import LogConfig
-    from barnabas.model.errors import ErrorCode
     from barnabas.ports import Disk, File, Rng
     from barnabas.storage.cleaned_segment import CleanedSegment
     from barnabas.storage.recovery import Loaded
-    from barnabas.wire.batch import BatchHeader
-    from barnabas.wire.control_batch import EndMarker
-
-_NEVER: Final = 2**63 - 1
-#: Below every timestamp, also NO_TIMESTAMP: makes the next append look closer.
-_ALWAYS: Final = -2
+    from barnabas.storage.segment import Segment
 
 
-#: What the constructor of a NamedTuple does, a function in Python that takes as long as the rest of an append.
-_new: Final = tuple.__new__
-
-
-class Appended(NamedTuple):
-    """Where a batch went, and whether a flush is due now."""
-
-    base_offset: int
-    last_offset: int
-    flush_due: bool
-
-
-class Log(LogReader):
+class Log(LogWriter):
     """See the module."""
 
     __slots__ = (
-        "_broken",
-        "_closed_unflushed",
-        "_disk",
-        "_entries_left",
-        "_flush_messages",
-        "_flushing",
         "_folder_is_new",
-        "_index_interval",
         "_last_flush_ms",
-        "_may_have_gaps",
-        "_names_changes",
         "_names_synced",
-        "_rng",
-        "_roll_bytes",
-        "_roll_offset",
-        "_roll_timestamp",
-        "_snapshots",
         "_swapping",
-        "_truncating",
-        "config",
-        "directory",
-        "epochs",
-        "producers",
         "recovery",
-        "recovery_point",
     )
 
     def __init__(
@@ -110,34 +63,14 @@ class Log(LogReader):
         rng: Rng | None,
     ) -> None:
         """Take over what `recovery.load` found. Use `open`."""
-        super().__init__(
-            loaded.segments,
-            log_start_offset=loaded.log_start_offset,
-            log_end_offset=loaded.log_end_offset,
-        )
-        self._disk = disk
-        self.directory = directory
-        self.config = config
-        self._rng = rng
-        self._active.jitter_ms = self._draw_jitter()
-        self._snapshots = loaded.snapshots
-        self.epochs = loaded.epochs
-        self.producers = loaded.producers
-        self.recovery_point = loaded.recovery_point
+        super().__init__(disk, directory, config, loaded, rng)
         self.recovery: RecoveryReport = loaded.report
-        # Counts creations, renames and removals in the folder, and how many of them are on the medium.
-        self._names_changes = int(loaded.names_changed)
+        #: How many of the changes in the folder are on the medium.
         self._names_synced = 0
         self._folder_is_new = loaded.recovery_point == 0
-        self._closed_unflushed = self._has_closed_unflushed()
-        self._broken: OSError | None = None
-        self._flushing: FlushJob | None = None
         #: Base offsets of segments that a new one is about to replace: until then they stay.
         self._swapping: tuple[int, ...] = ()
-        self._truncating: TruncationJob | None = None
         self._last_flush_ms = now_ms
-        self._may_have_gaps = loaded.may_have_gaps
-        self.configure(config)
 
     @classmethod
     def open(  # noqa: PLR0913  (each is said by name)
@@ -168,435 +101,6 @@ class Log(LogReader):
         if not clean or loaded.report.rebuilt_indexes:
             log._write_checksums()
         return log
-
-    def configure(self, config: LogConfig) -> None:
-        """Take new settings: they count from the next append."""
-        self.config = config
-        self._index_interval = config.index_interval_bytes
-        self._flush_messages = config.flush_messages
-        self._may_have_gaps = self._may_have_gaps or config.compact
-        for segment in self._segments:
-            segment.may_have_gaps = self._may_have_gaps
-        self._set_roll_limits()
-
-    @property
-    def may_have_gaps(self) -> bool:
-        """Tell whether offsets without records are no loss: it is, or was, compacted."""
-        return self._may_have_gaps
-
-    # Appending
-
-    def check_producer(
-        self, header: BatchHeader, guard: Verification | None = None
-    ) -> Duplicate | ErrorCode | None:
-        """Tell whether a batch fits its producer's sequence: None, the first copy of it, or an error."""
-        return self.producers.check(header, guard)
-
-    def append_marker(
-        self,
-        marker: EndMarker,
-        producer_id: int,
-        producer_epoch: int,
-        leader_epoch: int,
-        now_ms: int,
-    ) -> Appended:
-        """End a producer's transaction here, as leader. The caller has checked the epochs. On OSError nothing changed."""
-        batch, header = build_marker(marker, producer_id, producer_epoch, now_ms)
-        # Before the index entry: that belongs into the segment with the marker.
-        self._roll_if_due(header, self.log_end_offset + header.last_offset_delta, now_ms)
-        completed = self.producers.completion(
-            producer_id, self.log_end_offset, aborted=not marker.commit
-        )
-        if completed is None or marker.commit:
-            return self.append(batch, header, leader_epoch, now_ms, marker)
-        if not len(self._active.aborted):
-            self._names_changes += 1
-        self._active.aborted.add(index_entry(self.producers, completed))
-        try:
-            return self.append(batch, header, leader_epoch, now_ms, marker)
-        except OSError as error:
-            self._undo_aborted(error)
-            raise
-
-    def _undo_aborted(self, error: OSError) -> None:
-        try:
-            self._active.aborted.drop_last()
-        except OSError:
-            self._break(error)
-
-    def append(
-        self,
-        batch: memoryview,
-        header: BatchHeader,
-        leader_epoch: int,
-        now_ms: int,
-        marker: EndMarker | None = None,
-    ) -> Appended:
-        """Write one batch as leader, stamping offset and epoch in place.
-
-        The caller has checked its bytes and sequence, and `header` is what stands in it; `marker` is what a control
-        batch says. On OSError nothing was appended.
-        """
-        segment = self._active
-        position = segment.size
-        base_offset = self.log_end_offset
-        last_offset = base_offset + header.last_offset_delta
-        max_timestamp = header.max_timestamp
-        end = position + header.batch_length + LOG_OVERHEAD
-        if (
-            end > self._roll_bytes
-            or max_timestamp > self._roll_timestamp
-            or last_offset > self._roll_offset
-        ):
-            self._roll_if_due(header, last_offset, now_ms)
-            segment = self._active
-            end += segment.size - position
-            position = segment.size
-        if leader_epoch != self.epochs.latest:
-            self.assign_epoch(leader_epoch)
-        indexed = segment.since_index > self._index_interval
-        if indexed:
-            segment.spill_when_due()
-        stamp(batch, base_offset, leader_epoch)
-        try:
-            segment.log.write(position, (batch,))
-        except OSError as error:
-            self._undo_write(segment, error)
-            raise
-        # From here on nothing fails. The end offset goes first: see the module.
-        self.log_end_offset = last_offset + 1
-        segment.size = end
-        if max_timestamp > segment.largest[0]:
-            segment.largest = (max_timestamp, last_offset)
-        if indexed:
-            segment.add_index_entries(last_offset, position)
-            self._entries_left -= 1
-            if self._entries_left <= 0:
-                self._set_roll_limits()
-        segment.since_index += end - position
-        if position == 0:
-            segment.first_timestamp = max_timestamp
-            self._set_roll_limits()
-        if header.producer_id >= 0:
-            self.producers.update(header, base_offset, marker)
-        flush_due = (
-            last_offset + 1 - self.recovery_point >= self._flush_messages or self._closed_unflushed
-        ) and not self._flushing
-        return _new(Appended, (base_offset, last_offset, flush_due))
-
-    def append_run(
-        self, run: Sequence[tuple[memoryview, BatchHeader]], leader_epoch: int
-    ) -> int | None:
-        """Write several batches with one call, as `append` would one by one; the first one's base offset.
-
-        None, and nothing changed, where one of them may have to do more than that: begin a segment or an epoch, or
-        spill an index. On OSError none was appended.
-        """
-        segment = self._active
-        position = segment.size
-        base_offset = next_offset = self.log_end_offset
-        end, latest = position, NO_TIMESTAMP
-        for batch, header in run:
-            stamp(batch, next_offset, leader_epoch)
-            next_offset += header.last_offset_delta + 1
-            end += len(batch)
-            latest = max(latest, header.max_timestamp)
-        if (
-            position == 0
-            or end > self._roll_bytes
-            or latest > self._roll_timestamp
-            or next_offset > self._roll_offset
-            or leader_epoch != self.epochs.latest
-            or len(run) >= self._entries_left
-            or segment.is_spill_due
-            or next_offset - self.recovery_point >= self._flush_messages
-            or self._closed_unflushed
-        ):
-            return None
-        try:
-            segment.log.write(position, [batch for batch, _ in run])
-        except OSError as error:
-            self._undo_write(segment, error)
-            raise
-        # From here on nothing fails. The end offset goes first: see the module.
-        self.log_end_offset = next_offset
-        segment.size = end
-        offset = base_offset
-        for batch, header in run:
-            indexed = segment.since_index > self._index_interval
-            last_offset = offset + header.last_offset_delta
-            if header.max_timestamp > segment.largest[0]:
-                segment.largest = (header.max_timestamp, last_offset)
-            if indexed:
-                segment.add_index_entries(last_offset, position)
-                self._entries_left -= 1
-            segment.since_index += len(batch)
-            if header.producer_id >= 0:
-                self.producers.update(header, offset)
-            position += len(batch)
-            offset = last_offset + 1
-        return base_offset
-
-    # Appending as follower
-
-    def append_as_follower(self, records: memoryview, now_ms: int) -> bool:
-        """Write the batches of a leader as they are, up to the last whole one; tell whether a flush is due.
-
-        BatchError, and nothing was appended, if one is damaged or does not go behind what is here. On OSError those written
-        before it stay. A log without records may begin in the middle of a batch, whose first records the leader deleted: it
-        begins with that batch then.
-        """
-        batches = whole_batches(records, self.log_end_offset)
-        if not batches:
-            return False
-        if batches[0].header.base_offset < self.log_end_offset:
-            self._begin_below(batches[0].header.base_offset, now_ms)
-        run: list[LeaderBatch] = []
-        for batch in batches:
-            if run and not self._fits(batch, run):
-                self._write_run(run)
-                run = []
-            if not run:
-                self._prepare_run(batch.header, now_ms)
-            run.append(batch)
-        self._write_run(run)
-        return self.flush_due(now_ms)
-
-    def _begin_below(self, base_offset: int, now_ms: int) -> None:
-        """Let a log without records begin at a lower offset."""
-        if self.log_end_offset > self.log_start_offset or self.size_bytes:
-            raise BatchError(f"offset {base_offset} comes after {self.log_end_offset - 1}")
-        old = self._segments
-        segment = self._create_segment(base_offset, now_ms)
-        for one in old:
-            one.dropped = True
-            remove_files(self._disk, self.directory, one.base_offset)
-        self._segments, self._active = (segment,), segment
-        self.log_start_offset = self.log_end_offset = base_offset
-        self.recovery_point = min(self.recovery_point, base_offset)
-        self._hints.clear()
-        self._set_roll_limits()
-
-    def _fits(self, batch: LeaderBatch, run: Sequence[LeaderBatch]) -> bool:
-        """Tell whether a batch may be written together with those before it, which nothing but indexes depends on."""
-        segment, header = self._active, batch.header
-        end = segment.size + sum(one.header.size for one in run) + header.size
-        return (
-            segment.size > 0
-            and end <= self._roll_bytes
-            and header.max_timestamp <= self._roll_timestamp
-            and header.last_offset <= self._roll_offset
-            and header.partition_leader_epoch in (self.epochs.latest, UNDEFINED_EPOCH)
-            and len(run) < self._entries_left
-            and not batch.is_abort  # its index entry needs the state after those before it
-        )
-
-    def _prepare_run(self, header: BatchHeader, now_ms: int) -> None:
-        """Do what the next batch asks for before it is written: a new segment, a new epoch, room in the index."""
-        segment, epoch = self._active, header.partition_leader_epoch
-        if (
-            segment.size + header.size > self._roll_bytes
-            or header.max_timestamp > self._roll_timestamp
-            or header.last_offset > self._roll_offset
-        ):
-            self._roll_if_due(header, header.last_offset, now_ms)
-        if epoch not in (self.epochs.latest, UNDEFINED_EPOCH):
-            self.assign_epoch(epoch, header.base_offset)
-        if header.base_offset > self.log_end_offset and not self._may_have_gaps:
-            self._allow_gaps()
-        self._active.spill_when_due()
-
-    def _write_run(self, run: Sequence[LeaderBatch]) -> None:
-        """Write batches with one call. On OSError none was appended."""
-        segment = self._active
-        position = segment.size
-        is_noted = self._note_aborted(run[0])
-        try:
-            segment.log.write(position, [one.content for one in run])
-        except OSError as error:
-            self._undo_write(segment, error)
-            if is_noted:
-                self._undo_aborted(error)
-            raise
-        # From here on nothing fails. The end offset goes first: see the module.
-        self.log_end_offset = run[-1].header.next_offset
-        segment.size = position + sum(one.header.size for one in run)
-        for _, header, marker in run:
-            indexed = segment.since_index > self._index_interval
-            if header.max_timestamp > segment.largest[0]:
-                segment.largest = (header.max_timestamp, header.last_offset)
-            if indexed:
-                segment.add_index_entries(header.last_offset, position)
-                self._entries_left -= 1
-            segment.since_index += header.size
-            if position == 0:
-                segment.first_timestamp = header.max_timestamp
-            if header.producer_id >= 0:
-                self.producers.update(header, header.base_offset, marker)
-            position += header.size
-        self._set_roll_limits()
-
-    def _note_aborted(self, batch: LeaderBatch) -> bool:
-        """Put the transaction that a batch aborts into the index, before the batch is written; tell whether there was one."""
-        if not batch.is_abort:
-            return False
-        header = batch.header
-        completed = self.producers.completion(header.producer_id, header.base_offset, aborted=True)
-        if completed is None:
-            return False
-        if not len(self._active.aborted):
-            self._names_changes += 1
-        self._active.aborted.add(index_entry(self.producers, completed))
-        return True
-
-    def _allow_gaps(self) -> None:
-        """Take offsets without records for no loss: the leader has none there either."""
-        self._may_have_gaps = True
-        for segment in self._segments:
-            segment.may_have_gaps = True
-
-    def assign_epoch(self, epoch: int, start_offset: int | None = None) -> None:
-        """Note that the leader epoch starts here, or at an offset behind, on disk too; on OSError it is as before."""
-        self._check_usable()
-        before = self.epochs.entries
-        if not self.epochs.assign(
-            epoch, self.log_end_offset if start_offset is None else start_offset
-        ):
-            return
-        try:
-            write_epochs(self._disk, self.directory, self.epochs)
-        except OSError:
-            self.epochs = LeaderEpochs(before)
-            raise
-        self._names_changes += 1
-
-    def _undo_write(self, segment: Segment, error: OSError) -> None:
-        try:
-            segment.log.truncate(segment.size)
-        except OSError:
-            self._break(error)
-
-    # Rolling
-
-    def roll(self, now_ms: int) -> None:
-        """Close the active segment and go on in a new one; nothing if it is empty."""
-        self._check_usable()
-        if self._active.size:
-            self._roll_at(self.log_end_offset, now_ms)
-
-    def _roll_at(self, base_offset: int, now_ms: int) -> None:
-        self._active.seal()
-        segment = self._create_segment(base_offset, now_ms)
-        self._segments = (*self._segments, segment)
-        self._active = segment
-        self._closed_unflushed = True
-        self._set_roll_limits()
-
-    def _create_segment(self, base_offset: int, now_ms: int) -> Segment:
-        """Make the files of the next segment, and what goes with it; on OSError there are none."""
-        self._names_changes += 1
-        try:
-            segment = Segment.create(
-                self._disk, self.directory, base_offset,
-                now_ms=now_ms, jitter_ms=self._draw_jitter(),
-            )  # fmt: skip
-            self._write_snapshot()
-            self._write_checksums()
-        except OSError as error:
-            self._undo_create(base_offset, error)
-            raise
-        segment.may_have_gaps = self._may_have_gaps
-        return segment
-
-    def _undo_create(self, base_offset: int, error: OSError) -> None:
-        try:
-            remove_files(self._disk, self.directory, base_offset)
-        except OSError:
-            self._break(error)
-
-    def _roll_if_due(self, header: BatchHeader, last_offset: int, now_ms: int) -> None:
-        """Apply Kafka's rules for closing a segment before a batch goes in."""
-        self._check_usable()
-        assert self._truncating is None, "nothing is appended while it is cut"
-        segment, config = self._active, self.config
-        if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-            # So far ahead may a follower's next batch be where its leader compacted.
-            self._roll_at(max(self.log_end_offset, last_offset - MAX_RELATIVE_OFFSET), now_ms)
-        elif segment.size and (
-            segment.size + header.size > config.segment_bytes
-            or self._waited_ms(segment, header.max_timestamp, now_ms)
-            > config.roll_ms - segment.jitter_ms
-            or self._count_entries_left() <= 0
-        ):
-            self.roll(now_ms)
-        else:
-            self._set_roll_limits()
-
-    def _waited_ms(self, segment: Segment, timestamp: int, now_ms: int) -> int:
-        """Return how far the log has moved on since the segment's first batch, by the records' time."""
-        try:
-            first_timestamp = segment.read_first_timestamp()
-        except BatchError:
-            first_timestamp = segment.first_timestamp = NO_TIMESTAMP
-        return timestamp - first_timestamp if first_timestamp >= 0 else now_ms - segment.created_ms
-
-    def _set_roll_limits(self) -> None:
-        """Work out up to where an append need not ask whether to roll."""
-        segment = self._active
-        self._entries_left = self._count_entries_left()
-        self._roll_offset = segment.base_offset + MAX_RELATIVE_OFFSET
-        if self._must_ask or (self._entries_left <= 0 and segment.size):
-            self._roll_bytes = -1
-        else:
-            self._roll_bytes = self.config.segment_bytes
-        first_timestamp = segment.first_timestamp
-        if segment.size == 0:
-            self._roll_timestamp = _NEVER
-        elif first_timestamp is None or first_timestamp < 0:
-            self._roll_timestamp = _ALWAYS
-        else:
-            self._roll_timestamp = first_timestamp + self.config.roll_ms - segment.jitter_ms
-
-    @property
-    def _must_ask(self) -> bool:
-        """Tell whether no append may go in without asking, as none may go in at all."""
-        return self._broken is not None or self._truncating is not None
-
-    def _count_entries_left(self) -> int:
-        """Return how many batches may get an index entry; one time entry is kept for the closing."""
-        index_bytes, segment = self.config.segment_index_bytes, self._active
-        offsets = index_bytes // OFFSET_ENTRY.size - len(segment.offset_index)
-        times = index_bytes // TIME_ENTRY.size - 1 - len(segment.time_index)
-        return min(offsets, times)
-
-    def _draw_jitter(self) -> int:
-        """Draw how much earlier than segment.ms a segment closes, so that not all close at once."""
-        bound = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        if bound <= 0 or self._rng is None:
-            return 0
-        return int.from_bytes(self._rng.random_bytes(8), "big") % bound
-
-    def _write_snapshot(self) -> None:
-        # Producers outlast their records: those may all have been deleted.
-        is_needed = self.log_end_offset > self.log_start_offset or len(self.producers)
-        if is_needed and self.log_end_offset > self._snapshots.latest:
-            self._names_changes += 1
-            self._snapshots.write(self.producers, self.log_end_offset)
-
-    def _write_checksums(self) -> None:
-        """Write down what the small files are; the next flush of names brings it to the medium."""
-        sums = {
-            file_name(segment.base_offset, TXN_INDEX): segment.aborted.sum
-            for segment in self._segments
-            if len(segment.aborted)
-        }
-        sums.update(self._snapshots.sums)
-        if self.epochs.entries:
-            sums[LEADER_EPOCHS] = sum_of(epoch_file.encode(self.epochs.entries))
-        if sums:
-            path = f"{self.directory}/{checksums.FILE_NAME}"
-            self._disk.write_file_atomically(path, checksums.encode(sums), sync=False)
-            self._names_changes += 1
 
     # Dropping from the start
 
@@ -805,11 +309,6 @@ class Log(LogReader):
         is_free = not self._flushing and self._truncating is None
         return is_free and (self._closed_unflushed or self._all_due(now_ms))
 
-    def _has_closed_unflushed(self) -> bool:
-        return self._active.base_offset > self.recovery_point or any(
-            segment.unsynced for segment in self._segments[:-1]
-        )
-
     def _all_due(self, now_ms: int) -> bool:
         unflushed = self.unflushed_records
         return unflushed > 0 and (
@@ -894,6 +393,7 @@ class Log(LogReader):
         """
         if clean:
             self._check_usable()
+            assert self._truncating is None, "its files do not fit yet"
             self._active.seal()
             self._write_snapshot()
             if self.epochs.truncate_from_start(self.log_start_offset):
@@ -935,22 +435,3 @@ class Log(LogReader):
         self._folder_is_new = True
         self._closed_unflushed = self._has_closed_unflushed()
         self._set_roll_limits()
-
-    # Trouble
-
-    @property
-    def is_broken(self) -> bool:
-        """Tell whether a failure left the files in doubt, so that nothing may be appended any more."""
-        return self._broken is not None
-
-    def _break(self, error: OSError) -> None:
-        self._broken = error
-        self._set_roll_limits()
-
-    def _check_usable(self) -> None:
-        if self._broken is not None:
-            raise BrokenLogError(
-                self._broken.errno or EIO,
-                f"the log is broken since: {self._broken}",
-                self.directory,
-            )

@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from barnabas.storage import checkpoints, epoch_file, partition_metadata
+from barnabas.storage import checkpoints, checksums, epoch_file, partition_metadata
 from barnabas.storage.directory import CLEAN_SHUTDOWN_FILE
 from barnabas.storage.filler import fill
 from barnabas.storage.names import LEADER_EPOCHS, LOG, TXN_INDEX, file_name
@@ -168,8 +168,9 @@ class ReplaceFile:
         return f"{self.directory}/{self.name}: {what} ({self.reason})"
 
     def run(self, disk: Disk) -> None:
-        """Save the old one, then replace it."""
+        """Save the old one, then replace it. What was written down of such files no longer counts."""
         path = f"{self.directory}/{self.name}"
+        disk.remove(f"{self.directory}/{checksums.FILE_NAME}")
         if disk.exists(path):
             file = disk.open(path)
             save_copy(disk, self.directory, self.name, file, (0, file.size()))
@@ -294,9 +295,14 @@ def _plan_checkpoints(
         lies = tuple(
             key
             for key, offset in offsets.items()
-            if key in reports and not 0 <= offset <= reports[key].repaired_end_offset
+            if key in reports and _is_lie(name, offset, reports[key])
         )
         if lies:
             kept = {key: offset for key, offset in offsets.items() if key not in lies}
             steps.append(DropCheckpoints(view.path, name, lies, kept))
     return steps
+
+
+def _is_lie(name: str, offset: int, report: PartitionReport) -> bool:
+    is_before = name == checkpoints.LOG_START_OFFSETS and offset < report.log_start_offset
+    return is_before or not 0 <= offset <= report.repaired_end_offset

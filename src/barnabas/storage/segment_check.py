@@ -54,6 +54,8 @@ class SegmentReport:
     holes: list[Hole] = field(default_factory=list)
     #: Ending of an index file -> what is wrong with it.
     index_problems: dict[str, str] = field(default_factory=dict)
+    #: Some batch lacks records, as compaction leaves them; one without any may also stand for what is lost.
+    is_sparse: bool = False
     #: Where each leader epoch is first met.
     epochs: list[EpochEntry] = field(default_factory=list)
     aborted: list[AbortedTransaction] = field(default_factory=list)
@@ -130,6 +132,8 @@ class _Check:
         self._close_hole(piece.position, header.base_offset)
         report.batch_count += 1
         report.record_count += header.record_count
+        if 0 < header.record_count <= header.last_offset_delta:
+            report.is_sparse = True
         report.end_offset = header.next_offset
         epochs = report.epochs
         if header.partition_leader_epoch > (epochs[-1].epoch if epochs else -1):

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 DAMAGE: Final = "damage"
 NOTE: Final = "note"
+#: So many gaps without a single bad byte come from compaction.
+_MANY_GAPS: Final = 3
 
 
 class Finding(NamedTuple):
@@ -62,6 +64,10 @@ class FolderLeft:
     #: Both the recovery point and the high watermark were here or further: there were records up to here.
     known_end: int = 0
     compacted: bool = False
+    #: A file says which logs are compacted; else what is in the log must tell.
+    is_compacted_known: bool = False
+    #: Where it was written down that the log starts; None if nowhere.
+    log_start_offset: int | None = None
 
 
 @dataclass(slots=True)
@@ -134,10 +140,13 @@ class _Verification:
         self._left = left
         self._names = disk.list(directory)
         self._report = PartitionReport(directory)
+        self._epochs_start: int | None = None
 
     def run(self, progress: Callable[[int], None]) -> PartitionReport:
         self._check_segments(segment_bases(self._names), progress)
+        self._tell_segments()
         self._check_epochs()
+        self._check_start()
         self._check_snapshots()
         self._check_metadata()
         self._check_leftovers()
@@ -145,6 +154,7 @@ class _Verification:
 
     def run_segment(self, base: int, progress: Callable[[int], None]) -> PartitionReport:
         self._check_segments([base], progress)
+        self._tell_segments()
         return self._report
 
     def _add(self, severity: str, name: str, reason: str, *offsets: int) -> None:
@@ -167,9 +177,34 @@ class _Verification:
                 self._add(NOTE, file_name(base, LOG), "it went away: a broker is running here")
                 continue
             self._report.segments.append(report)
+
+    def _tell_segments(self) -> None:
+        last_base = segment_bases(self._names)[-1:]
+        is_compacted = not self._left.is_compacted_known and self._looks_compacted()
+        for report in self._report.segments:
+            if is_compacted:
+                # What compaction took is no hole.
+                report.holes = [hole for hole in report.holes if hole.size]
+            is_last = [report.base_offset] == last_base
             for hole in report.holes:
-                self._tell_hole(base, hole, is_last=end is None)
-            self._tell_indexes(report, is_last=end is None)
+                self._tell_hole(report.base_offset, hole, is_last=is_last)
+            self._tell_indexes(report, is_last=is_last)
+
+    def _looks_compacted(self) -> bool:
+        """Tell whether compaction has been here: batches that lack records, or more gaps than damage makes."""
+        segments = self._report.segments
+        gaps = [hole for segment in segments for hole in segment.holes if not hole.size]
+        return len(gaps) >= _MANY_GAPS or any(segment.is_sparse for segment in segments)
+
+    def _check_start(self) -> None:
+        """Look whether segments are missing before the first one."""
+        report, expected = self._report, self._left.log_start_offset
+        if expected is None and self._left.clean and not report.epochs_differ:
+            expected = self._epochs_start
+        if report.segments and expected is not None and expected < report.log_start_offset:
+            report.epochs_differ = True
+            last = report.log_start_offset - 1
+            self._add(DAMAGE, file_name(expected, LOG), "records are missing", expected, last)
 
     def _tell_hole(self, base: int, hole: Hole, *, is_last: bool) -> None:
         is_end = is_last and hole.last_offset < hole.first_offset
@@ -212,6 +247,7 @@ class _Verification:
         except ValueError as problem:
             return str(problem)
         starts = [entry.start_offset for entry in entries]
+        self._epochs_start = starts[0] if starts else None
         if starts != sorted(set(starts)) or [e.epoch for e in entries] != sorted(
             {entry.epoch for entry in entries}
         ):

@@ -56,7 +56,14 @@ class DirectoryView:
         cleaned = self.offsets.get(checkpoints.CLEANER_OFFSETS, {})
         compacted = key in cleaned or key.topic in COMPACTED_TOPICS
         known_end = min(recovery_point, high_watermark)
-        return FolderLeft(self.clean, recovery_point, known_end, compacted)
+        return FolderLeft(
+            self.clean,
+            recovery_point,
+            known_end,
+            compacted,
+            is_compacted_known=checkpoints.CLEANER_OFFSETS in self.offsets,
+            log_start_offset=self.offsets.get(checkpoints.LOG_START_OFFSETS, {}).get(key),
+        )
 
 
 def view_directory(disk: Disk, path: str) -> DirectoryView:

@@ -7,8 +7,16 @@ from stretch_kit import Stretches
 from barnabas.broker.pieces import PIECE
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages import add_partitions_to_txn as add
-from barnabas.wire.messages import fetch, find_coordinator, init_producer_id, offset_fetch
+from barnabas.wire.messages import (
+    alter_configs,
+    fetch,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    offset_fetch,
+)
 from barnabas.wire.messages import offset_commit as commit
+from barnabas.wire.messages import offset_for_leader_epoch as epochs
 from barnabas.wire.messages import txn_offset_commit as txn_commit
 
 #: More than fit into one batch of `__consumer_offsets`, and many pieces.
@@ -232,3 +240,32 @@ def test_a_follower_that_cannot_be_is_refused_for_all_it_names(kit):
     assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert len(fetched(answer)) == COUNT
     assert kit.stretches.longest < FETCH_CALLS_MAX
+
+
+# Settings, epochs
+
+
+@pytest.mark.parametrize("module", [alter_configs, incremental_alter_configs])
+def test_settings_of_many_topics_that_are_not_there(kit, module):
+    names = [f"none-{number}" for number in range(8 * PIECE)]
+    resources = [
+        module.AlterConfigsResource(resource_type=2, resource_name=name, configs=[])
+        for name in [*names, "t"]
+    ]
+    request = getattr(module, module.__name__.split(".")[-1].title().replace("_", "") + "Request")
+    answer = kit.ask(request(resources=resources), 1)
+    assert [one.resource_name for one in answer.responses] == [*names, "t"]
+    assert [one.error_code for one in answer.responses] == [UNKNOWN] * len(names) + [0]
+    assert kit.stretches.longest < 100 * PIECE, "changing one takes more than most things do"
+
+
+def test_epochs_of_many_partitions(kit):
+    asked = [
+        epochs.OffsetForLeaderPartition(partition=index, leader_epoch=0) for index in range(COUNT)
+    ]
+    topic = epochs.OffsetForLeaderTopic(topic="t", partitions=asked)
+    answer = kit.ask(epochs.OffsetForLeaderEpochRequest(topics=[topic]), 4)
+    (found,) = answer.topics
+    codes = [(one.partition, one.error_code) for one in found.partitions]
+    assert codes == [(index, 0 if index < 3 else UNKNOWN) for index in range(COUNT)]
+    assert kit.stretches.longest < CALLS_MAX

@@ -200,6 +200,36 @@ def test_many_groups_are_deleted(kit):
     assert kit.ask(list_groups.ListGroupsRequest(), 5).groups == []
 
 
+# Many at once
+
+
+def test_of_all_that_is_paused_one_piece_is_done_in_a_turn(kit, monkeypatch):
+    clients = [kit.new_client() for _ in range(10)]
+    topics = [metadata.MetadataRequestTopic(name=f"{number}") for number in range(4 * PIECE)]
+    request = metadata.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    for client in clients:
+        client.send(request, 9)
+    done = []
+    go_on = Pieces._go_on
+    monkeypatch.setattr(Pieces, "_go_on", lambda *args: (done.append(1), go_on(*args)))
+    at_once = []
+    call_at = kit.node.world.timers.call_at
+
+    def call_counted(deadline_ms, call):
+        def counted():
+            before = len(done)
+            call()
+            at_once.append(len(done) - before)
+
+        return call_at(deadline_ms, counted)
+
+    monkeypatch.setattr(kit.node.world.timers, "call_at", call_counted)
+    kit.run(lambda: all(client.answers for client in clients))
+    assert sum(at_once) == len(done) == 10 * 4
+    assert max(at_once) == 1
+    assert {len(client.answers[0].topics) for client in clients} == {4 * PIECE}
+
+
 # Clients that go
 
 
@@ -213,13 +243,13 @@ def test_a_question_whose_client_has_gone_is_dropped(kit, monkeypatch):
     topics = [metadata.MetadataRequestTopic(name=f"{number}") for number in range(20 * PIECE)]
     request = metadata.MetadataRequest(topics=topics, allow_auto_topic_creation=False)
     client.send(request, 9)
-    kit.run(lambda: bool(kit.node.paused))
+    kit.run(lambda: bool(kit.node.pauses.questions))
     pauses = []
     monkeypatch.setattr(Pieces, "pause", lambda *_: pauses.append(1))
     hang_up(kit)
     kit.advance(100)
     assert pauses == []
-    assert kit.node.paused == {}
+    assert kit.node.pauses.questions == {}
     assert kit.node.metrics.failures == 0
 
 

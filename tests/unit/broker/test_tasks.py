@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from barnabas.broker.tasks import drive, together
+from barnabas.broker.tasks import drive, side_by_side, together
 
 
 def run(task):
@@ -130,3 +130,44 @@ def test_what_a_task_held_goes_with_it(no_collector, make_error):
     assert known() is not None
     waiting.pop()(None, make_error())
     assert known() is None
+
+
+def test_tasks_side_by_side_give_their_results_in_order_once_all_have_ended():
+    waiting = []
+
+    def one():
+        return (yield waiting.append)
+
+    def task():
+        return (yield side_by_side([one(), one(), one()]))
+
+    ends = run(task())
+    for number in (2, 0):
+        waiting[number](number, None)
+    assert ends == []
+    waiting[1](1, None)
+    assert ends == [([0, 1, 2], None)]
+
+
+def test_a_task_beside_others_that_fails_is_told_when_all_have_ended():
+    waiting = []
+
+    def one():
+        return (yield waiting.append)
+
+    def task():
+        yield side_by_side([one(), one()])
+
+    ends = run(task())
+    problem = OSError("boom")
+    waiting[0](None, problem)
+    assert ends == []
+    waiting[1](1, None)
+    assert ends == [(None, problem)]
+
+
+def test_no_tasks_side_by_side_end_at_once():
+    def task():
+        return (yield side_by_side([]))
+
+    assert run(task()) == [([], None)]

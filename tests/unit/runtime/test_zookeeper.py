@@ -78,3 +78,13 @@ def test_the_answers_of_a_multi_read():
 def test_a_lone_broker_does_without_kazoo():
     check = "import sys, barnabas.runtime.assembly; sys.exit('kazoo' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], timeout=60).returncode == 0
+
+
+def test_a_member_of_a_cluster_without_kazoo_is_told_what_to_install(tmp_path):
+    program = "import sys; sys.modules['kazoo'] = None; from barnabas.cli.main import main; main(['up', *sys.argv[1:]])"
+    words = ["--data-dir", str(tmp_path), "--set", "zookeeper.connect=127.0.0.1:1"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith("needs the package kazoo: pip install 'barnabas[cluster]'")

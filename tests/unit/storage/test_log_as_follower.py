@@ -112,11 +112,13 @@ def at_offset(base_offset, count=1, epoch=0):
     return memoryview(batch)
 
 
-def test_offsets_that_the_leader_compacted_away_are_no_damage():
+@pytest.mark.parametrize("at_once", [True, False])
+def test_offsets_that_the_leader_compacted_away_are_no_damage(at_once):
     disk = new_disk()
     log = open_log(disk)
-    for base_offset in (0, 10, 11, 50):
-        log.append_as_follower(at_offset(base_offset), NOW)
+    batches = [at_offset(base_offset) for base_offset in (0, 10, 11, 50)]
+    for records in [memoryview(b"".join(batches))] if at_once else batches:
+        log.append_as_follower(records, NOW)
     assert [one.offset for one in read_all(log)] == [0, 10, 11, 50]
     assert log.log_end_offset == 51
     log.close(clean=True)

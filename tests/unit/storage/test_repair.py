@@ -113,6 +113,15 @@ def test_a_missing_segment_does_not_end_the_log(disk):
     assert offsets(disk) == (but(*range(bases[1], bases[2])), 40)
 
 
+def test_after_a_missing_first_segment_the_log_starts_later(disk):
+    bases = written(disk)
+    write_checkpoint(disk, checkpoints.LOG_START_OFFSETS, 0)
+    disk.remove(log_path(0))
+    repair(disk)
+    assert damage(disk) == []
+    assert offsets(disk, clean=True)[0] == list(range(bases[1], 40))
+
+
 def test_a_synced_end_that_is_gone_keeps_its_offsets(disk):
     bases = written(disk)
     path = log_path(bases[-1])

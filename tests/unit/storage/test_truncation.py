@@ -17,7 +17,7 @@ from log_kit import (
     read_all,
 )
 
-from barnabas.storage.log import BrokenLogError
+from barnabas.storage.broken_log import BrokenLogError
 from barnabas.wire.batch import Producer, Record, build, read_header
 from barnabas.wire.control_batch import EndMarker
 
@@ -147,6 +147,8 @@ def test_readers_see_the_new_end_before_the_files_follow():
         append(log)
     assert log.plan_flush(NOW, everything=True) is None
     assert not log.flush_due(NOW + 10**9)
+    with pytest.raises(AssertionError):
+        log.close(clean=True)
     job.run()
     log.on_truncated(job)
     append(log)

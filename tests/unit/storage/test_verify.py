@@ -92,6 +92,40 @@ def test_gaps_in_a_compacted_log_are_no_damage(disk):
     close(disk, log)
     write_checkpoint(disk, checkpoints.CLEANER_OFFSETS, 10)
     assert damage(disk) == []
+    disk.remove(f"{ROOT}/{checkpoints.CLEANER_OFFSETS}")
+    assert damage(disk) == [], "the log tells that it was compacted"
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_a_gap_between_batches_is_damage(disk, has_checkpoint):
+    written(disk)
+    content, size = disk.contents()[log_path(0)], len(batch_of(2))
+    disk.open(log_path(0)).truncate(size)
+    disk.open(log_path(0)).write(size, (content[2 * size :],))
+    if has_checkpoint:
+        disk.write_file_atomically(f"{ROOT}/{checkpoints.CLEANER_OFFSETS}", checkpoints.encode({}))
+    assert (file_name(0, LOG), 2, 3) in damage(disk)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_a_missing_first_segment_is_damage(disk, clean, has_checkpoint):
+    written(disk)
+    if has_checkpoint:
+        write_checkpoint(disk, checkpoints.LOG_START_OFFSETS, 0)
+    if not clean:
+        disk.remove(f"{ROOT}/{CLEAN_SHUTDOWN_FILE}")
+    second = look(disk)[1].segments[1].base_offset
+    disk.remove(log_path(0))
+    # Without either, nobody knows where it began: a crash may leave old leader epochs.
+    is_known = clean or has_checkpoint
+    assert damage(disk) == ([(file_name(0, LOG), 0, second - 1)] if is_known else [])
+
+
+def test_a_log_that_starts_within_a_segment_lacks_nothing(disk):
+    written(disk)
+    write_checkpoint(disk, checkpoints.LOG_START_OFFSETS, 3)
+    assert damage(disk) == []
 
 
 def cut(disk, size=30):

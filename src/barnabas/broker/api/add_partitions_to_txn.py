@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.pieces import Pieces
+from barnabas.broker.tasks import side_by_side
 from barnabas.broker.transactions import fenced_code
 from barnabas.core.txn.requests import PartitionsRequest
 from barnabas.model.cluster import INTERNAL_TOPICS
@@ -40,11 +41,18 @@ def handle(call: Call) -> Task[Response]:
     """Add the partitions of each transaction, or only tell whether they are in it."""
     pieces = Pieces(call, finishes=True)
     answers: list[tuple[AddPartitionsToTxnTransaction, _Codes]] = []
+    asked: list[int] = []
     for transaction in _transactions(call):
         codes, are_known = yield from _look_up(call, transaction, pieces)
         if are_known:
-            codes = yield from _ask(call, transaction, tuple(codes))
+            asked.append(len(answers))
         answers.append((transaction, codes))
+    # All at once: each may have to wait until the other replicas of its coordinator's log have it.
+    added = yield side_by_side(
+        [_ask(call, answers[number][0], tuple(answers[number][1])) for number in asked]
+    )
+    for number, codes in zip(asked, added, strict=True):
+        answers[number] = (answers[number][0], codes)
     if call.version >= _MANY_SINCE:
         return (yield from pieces.respond(lambda: _respond_to_many(answers)))
     ((transaction, codes),) = answers

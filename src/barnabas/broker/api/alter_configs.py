@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker import config_changes
 from barnabas.broker.config_changes import Plans
+from barnabas.broker.pieces import Pieces
 from barnabas.model.config.alter import replace_broker, replace_topic
 from barnabas.model.config.group_config import replace_group
 from barnabas.model.errors import ErrorCode, KafkaError
@@ -19,15 +20,17 @@ from barnabas.wire.messages.alter_configs import (
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
     from barnabas.broker.node import Node
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
 
 
-def handle(call: Call) -> Task[AlterConfigsResponse]:
+def handle(call: Call) -> Task[Response]:
     """Change each resource on its own."""
     request: AlterConfigsRequest = call.request
     twice = config_changes.duplicates(
         [(resource.resource_type, resource.resource_name) for resource in request.resources]
     )
+    pieces = Pieces(call, finishes=True)
     responses = []
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
@@ -41,7 +44,10 @@ def handle(call: Call) -> Task[AlterConfigsResponse]:
             responses.append(_answer(resource, refusal.code, refusal.message))
         else:
             responses.append(_answer(resource, ErrorCode.NONE, None))
-    return AlterConfigsResponse(responses=responses)
+        pieces.count(1 + len(resource.configs))
+        if pieces.is_full:
+            yield pieces.pause
+    return (yield from pieces.respond(lambda: AlterConfigsResponse(responses=responses)))
 
 
 def refuse(

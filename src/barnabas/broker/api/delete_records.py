@@ -5,6 +5,7 @@ Whole segments that are below are dropped; their files go after file.delete.dela
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.dropping import drop_before_starts
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 #: Asks for everything that readers may see to be deleted.
 HIGH_WATERMARK: Final = -1
 _NO_OFFSET: Final = -1
+#: How long to wait before looking again whether followers have followed.
+_LOOK_AGAIN_MS: Final = 20
 
 
 def handle(call: Call) -> Task[DeleteRecordsResponse]:
@@ -49,7 +52,33 @@ def handle(call: Call) -> Task[DeleteRecordsResponse]:
             yield from drop_before_starts(node, directory, here)
     except OSError as problem:
         return refuse(call.request, ErrorCode.KAFKA_STORAGE_ERROR, str(problem))
+    for replica in moved:
+        if replica.state.followers:
+            yield from _wait_for_followers(call, replica, response)
     return response
+
+
+def _wait_for_followers(
+    call: Call, replica: Replica, response: DeleteRecordsResponse
+) -> Task[None]:
+    """Wait until every live replica has deleted the records, too, or the request's time is over."""
+    node, log, state = call.node, replica.log, replica.state
+    deadline_ms = node.world.clock.monotonic_ms() + max(0, call.request.timeout_ms)
+    while state.low_watermark(log.log_start_offset, node.cluster.brokers) < log.log_start_offset:
+        if not state.is_leader:
+            _tell(response, replica, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        if node.world.clock.monotonic_ms() >= deadline_ms or node.stopping:
+            _tell(response, replica, ErrorCode.REQUEST_TIMED_OUT)
+            return
+        yield partial(node.pause, _LOOK_AGAIN_MS)
+
+
+def _tell(response: DeleteRecordsResponse, replica: Replica, code: ErrorCode) -> None:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if (topic.name, partition.partition_index) == replica.key:
+                partition.error_code, partition.low_watermark = code, _NO_OFFSET
 
 
 def refuse(

@@ -44,6 +44,8 @@ _SINCE: Final = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 _LEADER_EPOCH_SINCE: Final = 4
+#: The first version in which clients know that an offset may not be available yet.
+_NOT_AVAILABLE_SINCE: Final = 5
 _NOTHING: Final = (-1, -1, -1)
 
 
@@ -100,11 +102,10 @@ def _look_up(
     replica = call.node.led(topic, asked.partition_index)
     if isinstance(replica, ErrorCode):
         return _failed(asked.partition_index, replica)
-    code = _decide(call.version, replica, asked)
+    code = _decide(call, replica, asked)
     if code:
         return _failed(asked.partition_index, code)
-    committed_only = bool(call.request.isolation_level)
-    bound = replica.last_stable_offset if committed_only else replica.state.high_watermark
+    bound = _bound(call, replica)
     if asked.timestamp < 0 and asked.timestamp != MAX_TIMESTAMP:
         return _found(asked.partition_index, _special(replica, asked.timestamp, bound))
     try:
@@ -118,10 +119,23 @@ def _look_up(
     return _found(asked.partition_index, found)
 
 
-def _decide(version: int, replica: Replica, asked: ListOffsetsPartition) -> ErrorCode:
-    if asked.timestamp < 0 and version < _SINCE.get(asked.timestamp, 1 << 15):
+def _bound(call: Call, replica: Replica) -> int:
+    """Return up to where this reader may see; a follower to the end."""
+    if call.request.replica_id >= 0 and not call.node.is_lone:
+        return replica.log.log_end_offset
+    if call.request.isolation_level:
+        return replica.last_stable_offset
+    return replica.state.high_watermark
+
+
+def _decide(call: Call, replica: Replica, asked: ListOffsetsPartition) -> ErrorCode:
+    if asked.timestamp < 0 and call.version < _SINCE.get(asked.timestamp, 1 << 15):
         return ErrorCode.UNSUPPORTED_VERSION
-    return replica.state.decide_epoch(asked.current_leader_epoch)
+    code = replica.state.decide_epoch(asked.current_leader_epoch)
+    if code or asked.timestamp != LATEST or call.request.replica_id >= 0:
+        return code
+    code = replica.state.decide_latest()
+    return ErrorCode.LEADER_NOT_AVAILABLE if code and call.version < _NOT_AVAILABLE_SINCE else code
 
 
 def _special(replica: Replica, timestamp: int, bound: int) -> tuple[int, int, int]:

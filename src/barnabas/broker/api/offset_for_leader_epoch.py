@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -15,24 +16,25 @@ from barnabas.wire.messages.offset_for_leader_epoch import (
 
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
+    from barnabas.broker.pieces import Response
     from barnabas.broker.replicas import Replica
+    from barnabas.broker.tasks import Task
 
 
-def handle(call: Call) -> OffsetForLeaderEpochResponse:
+def handle(call: Call) -> Task[Response]:
     """Look up every partition: nothing here needs the disk."""
-    node = call.node
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    _look_up(node.led(topic.topic, asked.partition), asked)
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in call.request.topics
-        ]
-    )
+    pieces = Pieces(call)
+    topics = []
+    for topic in call.request.topics:
+        found = OffsetForLeaderTopicResult(topic=topic.topic, partitions=[])
+        for asked in topic.partitions:
+            found.partitions.append(_look_up(call.node.led(topic.topic, asked.partition), asked))
+            pieces.count(1)
+            if pieces.is_full:
+                yield pieces.pause
+        topics.append(found)
+        pieces.count(1)
+    return (yield from pieces.respond(lambda: OffsetForLeaderEpochResponse(topics=topics)))
 
 
 def refuse(

@@ -29,19 +29,27 @@ def handle(call: Call) -> Task[Response]:
     """Write each marker to each of its partitions."""
     request: WriteTxnMarkersRequest = call.request
     pieces = Pieces(call, finishes=True)
+    ends = []
+    for one in request.markers:
+        ends.append(_end(one))
+        pieces.count(1 + len(ends[-1].partitions))
+        if pieces.is_full:
+            yield pieces.pause
+    written = yield from markers.write(call.node, ends)
     # Markers of one producer are told together, as in Kafka.
     answers: dict[int, dict[TopicPartition, ErrorCode]] = {}
-    for one in request.markers:
-        marker = EndMarker(one.transaction_result, one.coordinator_epoch)
-        producer = Producer(one.producer_id, one.producer_epoch)
-        written = yield from markers.write(
-            call.node, marker, producer, one.transaction_version, _partitions(one)
-        )
-        answers.setdefault(one.producer_id, {}).update(written)
-        pieces.count(1 + len(written))
+    for end, codes in zip(ends, written, strict=True):
+        answers.setdefault(end.producer.id, {}).update(codes)
+        pieces.count(1 + len(codes))
         if pieces.is_full:
             yield pieces.pause
     return (yield from pieces.respond(lambda: _response(answers)))
+
+
+def _end(one: WritableTxnMarker) -> markers.End:
+    marker = EndMarker(one.transaction_result, one.coordinator_epoch)
+    producer = Producer(one.producer_id, one.producer_epoch)
+    return markers.End(marker, producer, one.transaction_version, _partitions(one))
 
 
 def _response(answers: dict[int, dict[TopicPartition, ErrorCode]]) -> WriteTxnMarkersResponse:

@@ -53,10 +53,6 @@ class Controller:
         self.view = ClusterView(settings)
         self.progress = Progress(self.view, epoch)
 
-    def is_pending(self, partition: TopicPartition) -> bool:
-        """Tell whether a decision on this partition is still to be written: answers to requests about it wait."""
-        return self.progress.is_pending(partition)
-
     # Taking office
 
     def load(self, snapshot: Snapshot) -> Effects:
@@ -198,8 +194,7 @@ class Controller:
         effects, touched = Effects(), []
         for stop in stops:
             partition = self.view.partition(stop.partition)
-            # An answer to an order of before is no answer to the present one.
-            if partition is not None and partition.stops.get(stop.broker) == stop:
+            if partition is not None and self._is_in_force(stop):
                 partition.stopped.add(stop.broker)
                 touched.append(partition)
         self.progress.look_at(touched, effects)
@@ -209,7 +204,8 @@ class Controller:
         """Orders that brokers could not carry out, as a log directory failed: they are given again when the broker comes back."""
         effects = Effects()
         for stop in stops:
-            effects.extend(self.on_replica_errors(stop.broker, [stop.partition]))
+            if self._is_in_force(stop):
+                effects.extend(self.on_replica_errors(stop.broker, [stop.partition]))
         return effects
 
     # What people ask for
@@ -217,7 +213,7 @@ class Controller:
     def on_reassign(
         self, targets: Mapping[TopicPartition, Replicas | None]
     ) -> tuple[dict[TopicPartition, Verdict], Effects]:
-        """AlterPartitionReassignments; None cancels. Answer when nothing of it `is_pending`."""
+        """AlterPartitionReassignments; None cancels. Answer when what follows is written: before, nobody remembers it."""
         effects, touched = Effects(), []
         verdicts = {id_: reassignment.judge(id_, to, self.view) for id_, to in targets.items()}
         for id_, verdict in verdicts.items():
@@ -231,7 +227,7 @@ class Controller:
     def on_elect(
         self, kind: ElectionType, partitions: Iterable[TopicPartition] | None
     ) -> tuple[dict[TopicPartition, Verdict], Effects]:
-        """ElectLeaders; None means all partitions that need it. Answer when nothing of it `is_pending`."""
+        """ElectLeaders; None means all partitions that need it. Answer when what follows is written."""
         ids = [p.id for p in self.view.kept_partitions()] if partitions is None else partitions
         verdicts, chosen = {}, []
         for id_ in ids:
@@ -248,7 +244,7 @@ class Controller:
         return self._elect(ElectionType.PREFERRED, balance.imbalanced(self.view))
 
     def on_shutdown_request(self, broker: int, broker_epoch: int) -> tuple[ErrorCode, Effects]:
-        """ControlledShutdown: leaders go elsewhere, followers stop. Answer with `view.led_by` when none of these `is_pending`."""
+        """ControlledShutdown: leaders go elsewhere, followers stop. Answer with `view.led_by` when what follows is written."""
         effects = Effects()
         known = self.view.brokers.get(broker)
         if known is None:
@@ -268,6 +264,11 @@ class Controller:
         return ErrorCode.NONE, effects
 
     # Shared by several
+
+    def _is_in_force(self, stop: Stop) -> bool:
+        """Tell whether this is the order that stands: an answer to one of before says nothing of the present."""
+        partition = self.view.partition(stop.partition)
+        return partition is not None and partition.stops.get(stop.broker) == stop
 
     def _begin_deletions(self, names: Iterable[str], effects: Effects) -> None:
         for name in names:

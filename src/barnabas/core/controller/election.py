@@ -46,8 +46,10 @@ def decide_leadership(
     now = partition.leadership
     if now is None:
         return _decide_first(partition, cluster, controller_epoch)
-    fit = tuple(r for r in now.in_sync if cluster.is_fit(r, partition))
-    settling = partition.settling or next_step(partition.assignment, fit)
+    settling = partition.settling
+    if settling is None and partition.assignment.is_moving:
+        fit = tuple(r for r in now.in_sync if cluster.is_fit(r, partition))
+        settling = next_step(partition.assignment, fit)
     told = settling or partition.assignment
     leader, in_sync, is_unclean = _elect(partition, told.replicas, cluster)
     assert leader == NO_LEADER or leader in in_sync

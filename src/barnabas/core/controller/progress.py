@@ -40,15 +40,6 @@ class Progress:
         #: Topics whose znodes are being deleted.
         self._erasing: set[str] = set()
 
-    def is_pending(self, partition: TopicPartition) -> bool:
-        """Tell whether something that was decided or asked for is not in the store yet."""
-        topic = self._view.topics.get(partition.topic)
-        return (
-            partition in self._writing
-            or partition.topic in self._writing_topics
-            or (topic is not None and partition.partition in topic.wishes)
-        )
-
     # Looking
 
     def look_at(self, partitions: Iterable[PartitionView], effects: Effects) -> None:

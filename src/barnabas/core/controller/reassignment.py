@@ -22,12 +22,11 @@ if TYPE_CHECKING:
 
 
 def next_step(assignment: Assignment, fit: Replicas) -> Assignment | None:
-    """Say what the assignment may become now, given who is in sync and at work; None while it must stay.
+    """Say what a moving assignment may become now, given who is in sync and at work; None while it must stay.
 
     What was withdrawn may go as soon as anybody else has all records; the rest of a move ends when the whole target has.
     """
-    if not assignment.is_moving:
-        return None
+    assert assignment.is_moving
     if all(replica in fit for replica in assignment.target):
         return Assignment(assignment.target)
     withdrawn = assignment.withdrawn

@@ -12,6 +12,7 @@ from typing import Final
 from barnabas.model.config.types import (
     INT_MAX,
     LONG_MAX,
+    ZOOKEEPER_CONNECT,
     Feature,
     Importance,
     Kind,
@@ -26,8 +27,9 @@ CLUSTER_SETTINGS: Final = settings(
         "zookeeper.connect",
         Kind.STRING,
         None,
-        "The ZooKeeper servers of the cluster: HOST:PORT, several with commas, and a path "
-        "at the end. Not set, the node stands alone.",
+        "The ZooKeeper servers of the cluster, and the path there that is its root. Not set, the "
+        "node stands alone.",
+        ZOOKEEPER_CONNECT,
         importance=Importance.HIGH,
     ),
     Setting(

@@ -134,6 +134,14 @@ THROTTLED_REPLICAS: Final = Allowed(
     lambda value: value == ("*",) or all(_REPLICA.fullmatch(part) for part in _parts(value)),
 )
 
+_SERVER = r"(\[[0-9A-Fa-f:.]+\]|[^\s,/:\[\]]+)(:[0-9]{1,5})?"
+_CONNECT = re.compile(rf"{_SERVER}(,{_SERVER})*(/[^\s,/]+)*/?")
+
+ZOOKEEPER_CONNECT: Final = Allowed(
+    "HOST:PORT, several with commas, and one path at the end: zk1:2181,zk2:2181/messages",
+    lambda value: _CONNECT.fullmatch(str(value)) is not None,
+)
+
 NOT_EMPTY: Final = Allowed("a value that is not empty", bool)
 
 

@@ -141,8 +141,9 @@ def test_answers_to_orders_of_before_do_not_count():
     host.run()
     host.catch_up(T0)
     host.write()
-    effects = host.controller.on_stopped([Stop(1, T0, 0, delete=True)])
-    assert not effects.write_topics
+    old = [Stop(1, T0, 0, delete=True)]
+    assert not host.controller.on_stopped(old).write_topics
+    assert host.controller.on_stop_errors(old) == Effects()
     assert host.controller.on_stopped([Stop(1, T0, 2, delete=True)]).write_topics
 
 

@@ -32,7 +32,6 @@ def cluster_with(assignment=MOVING, live=(1, 2, 3, 4), **soft):
 @pytest.mark.parametrize(
     ("assignment", "fit", "expected"),
     [
-        (Assignment((1, 2)), (1,), None),
         (MOVING, (1, 3), None),
         (MOVING, (4, 3), Assignment((3, 4))),
         (MOVING.reassigned_to((1,)), (3, 1), Assignment((1,))),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from barnabas.model.config.types import (
     NOT_EMPTY,
     THROTTLED_REPLICAS,
+    ZOOKEEPER_CONNECT,
     Allowed,
     ConfigProblem,
     Kind,
@@ -96,6 +97,12 @@ def test_what_is_no_value_is_refused_by_name(kind, text):
         (Kind.LIST, each_of("a", empty=False), ["a"], ["", "b"]),
         (Kind.LIST, THROTTLED_REPLICAS, ["", "*", "0:1", "0:1,1:2"], ["x", "*,0:1", "0:", "0:1:2"]),
         (Kind.STRING, only_empty("not there"), ["", "  "], ["x"]),
+        (
+            Kind.STRING,
+            ZOOKEEPER_CONNECT,
+            ["zk", "zk:2181", "a:1,b:2/root", "[::1]:2181/a/b/"],
+            ["", "/root", "a:1/root,b:2/root", "a:1,,b:2", "a:port", "a:1/x y", "a:1//"],
+        ),
         (Kind.STRING, NOT_EMPTY, ["x"], ["", " "]),
     ],
 )

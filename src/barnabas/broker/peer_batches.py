@@ -1,0 +1,153 @@
+"""Questions to other brokers that go in batches: one request is under way per broker, and what comes meanwhile goes with the next.
+
+Job: a line of questions for each broker, and its connection. Must not know what is asked; never asks twice by itself. Questions of
+one key never go in the same request: the answer tells them apart by it.
+
+Invariants: every question is answered once, never before `ask` returns; one that nobody wants any more is not sent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from barnabas.broker.channel import Channel, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Hashable
+
+    from barnabas.broker.node import Node
+    from barnabas.broker.tasks import Done, Start
+    from barnabas.wire.primitives import Message
+
+Content = TypeVar("Content")
+
+#: How much goes into one request; a question that is larger goes alone.
+SIZE_MAX: Final = 5_000
+
+
+@dataclass(slots=True)
+class Question(Generic[Content]):
+    """One of those that share a request."""
+
+    key: Hashable
+    #: About how much it makes the request larger: partitions.
+    size: int
+    content: Content
+    is_wanted: Callable[[], bool]
+
+
+class _Line(Generic[Content]):
+    """Those who wait for one broker."""
+
+    __slots__ = ("channel", "is_asking", "waiting")
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.waiting: deque[tuple[Question[Content], Done]] = deque()
+        self.is_asking = False
+
+    def take(self) -> list[tuple[Question[Content], Done]]:
+        """Take as many as fit into one request."""
+        taken: list[tuple[Question[Content], Done]] = []
+        keys: set[Hashable] = set()
+        size = 0
+        while self.waiting:
+            question, _done = self.waiting[0]
+            size += question.size
+            if taken and (question.key in keys or size > SIZE_MAX):
+                break
+            keys.add(question.key)
+            taken.append(self.waiting.popleft())
+        return taken
+
+
+class PeerBatches(Generic[Content]):
+    """See the module.
+
+    `make` makes a request of questions, `read` gives the answer to each of them, in their order.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        version: int,
+        make: Callable[[list[Content]], Message],
+        read: Callable[[list[Content], Any], list[Any]],
+    ) -> None:
+        """Know no broker yet."""
+        self._node = node
+        self._version = version
+        self._make = make
+        self._read = read
+        self._lines: dict[int, _Line[Content]] = {}
+        self._is_closed = False
+
+    def asking(self, broker_id: int, question: Question[Content]) -> Start:
+        """Ask from within a task. The error is Unreachable or WireError."""
+        return lambda done: self.ask(broker_id, question, done)
+
+    def ask(self, broker_id: int, question: Question[Content], done: Done) -> None:
+        """Ask with the next request; `done(answer, error)` is called once, later."""
+        if self._is_closed:
+            self._refuse_later(done)
+            return
+        line = self._lines.get(broker_id)
+        if line is None:
+            line = self._lines[broker_id] = _Line(self._open(broker_id))
+        line.waiting.append((question, done))
+        self._go_on(line)
+
+    def on_brokers(self, live: Container[int]) -> None:
+        """Hang up on brokers that are gone: what was asked of them is to be asked of others."""
+        for broker_id in [one for one in self._lines if one not in live]:
+            self._lines.pop(broker_id).channel.close()
+
+    def close(self) -> None:
+        """Hang up on everybody; who asks from now on hears of it."""
+        self._is_closed = True
+        self.on_brokers(())
+
+    def _open(self, broker_id: int) -> Channel:
+        node = self._node
+        return Channel(
+            node.world, broker_id, partial(node.members.endpoint_of, broker_id),
+            f"broker-{node.broker_id}", node.config.get_int("request.timeout.ms"),
+        )  # fmt: skip
+
+    def _go_on(self, line: _Line[Content]) -> None:
+        while line.waiting and not line.is_asking:
+            taken = line.take()
+            wanted = [one for one in taken if one[0].is_wanted()]
+            for one in taken:
+                if one not in wanted:
+                    self._refuse_later(one[1])
+            if wanted:
+                line.is_asking = True
+                request = self._make([question.content for question, _done in wanted])
+                line.channel.ask(request, self._version, partial(self._on_answer, line, wanted))
+
+    def _on_answer(
+        self,
+        line: _Line[Content],
+        asked: list[tuple[Question[Content], Done]],
+        response: Any,  # noqa: ANN401
+        error: BaseException | None,
+    ) -> None:
+        line.is_asking = False
+        if error is None:
+            answers = self._read([question.content for question, _done in asked], response)
+            for (_question, done), answer in zip(asked, answers, strict=True):
+                done(answer, None)
+        else:
+            for _question, done in asked:
+                done(None, error)
+        self._go_on(line)
+
+    def _refuse_later(self, done: Done) -> None:
+        world = self._node.world
+        world.timers.call_at(
+            world.clock.monotonic_ms(), lambda: done(None, Unreachable("it is not asked any more"))
+        )

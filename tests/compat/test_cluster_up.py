@@ -1,0 +1,113 @@
+"""`barnabas cluster up`: ZooKeeper and brokers by one command; who dies is told, a signal stops all of them."""
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cluster_kit import CLIENT, wait_until
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from zookeeper_kit import zookeeper_jars
+
+STOP_TIMEOUT_S = 60
+
+
+def command(*words):
+    return [sys.executable, "-m", "barnabas.cli.main", "cluster", "up", *map(str, words)]
+
+
+class RunningCluster:
+    """The command while it runs."""
+
+    def __init__(self, folder, *words):
+        free = (
+            "--port",
+            0,
+            "--zookeeper-port",
+            0,
+            "--data-dir",
+            folder,
+            "--jars",
+            zookeeper_jars(),
+        )
+        self.said = Path(f"{folder}.stderr")
+        with self.said.open("w") as said:
+            self.process = subprocess.Popen(
+                command(*free, *words), stdout=subprocess.PIPE, stderr=said, text=True
+            )
+        line = self.process.stdout.readline()
+        assert line.startswith("ready "), self.said.read_text()
+        self.bootstrap = line.split()[1]
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, **CLIENT})
+
+    def children(self):
+        """What each process that it started was started with, by process id."""
+        ids = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return {int(i): Path(f"/proc/{i}/cmdline").read_text().split("\0") for i in ids}
+
+    def pid_of(self, broker_id):
+        (found,) = [i for i, words in self.children().items() if f"node.id={broker_id}" in words]
+        return found
+
+    def stop(self, number=signal.SIGTERM):
+        children = list(self.children())
+        self.process.send_signal(number)
+        assert self.process.wait(STOP_TIMEOUT_S) == 0, self.said.read_text()
+        assert self.process.stdout.read() == ""
+        assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()  # its children end with it
+            self.process.wait()
+        self.process.stdout.close()
+
+
+@pytest.mark.java
+def test_a_cluster_runs_survives_a_broker_and_comes_back_with_its_data(tmp_path):
+    folder = tmp_path / "c"
+    with RunningCluster(folder, "--set", "num.partitions=2") as cluster:
+        assert len(cluster.bootstrap.split(",")) == 3
+        cluster.admin.create_topics([NewTopic("t")])["t"].result(60)
+        topic = cluster.admin.list_topics(timeout=30).topics["t"]
+        assert [len(each.replicas) for each in topic.partitions.values()] == [3, 3]
+        subprocess.run(["kill", "-9", str(cluster.pid_of(2))], check=True)
+        wait_until(lambda: "broker 2 at 127.0.0.1:" in cluster.said.read_text(), "it is told")
+        assert "ended with -9" in cluster.said.read_text()
+        assert "to start it again: barnabas up --data-dir" in cluster.said.read_text()
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, **CLIENT})
+        for partition in (0, 1):
+            producer.produce("t", b"v", partition=partition)
+        assert producer.flush(60) == 0
+        cluster.stop(signal.SIGINT)
+    with RunningCluster(folder) as cluster:
+        assert "t" in cluster.admin.list_topics(timeout=30).topics
+        cluster.stop()
+
+
+@pytest.mark.java
+def test_what_cannot_start_is_told_in_one_sentence(tmp_path):
+    words = ["--data-dir", tmp_path / "c", "--jars", zookeeper_jars()]
+
+    def refused(*more):
+        done = subprocess.run(command(*words, *more), capture_output=True, text=True, timeout=90)
+        assert (done.stdout, "Traceback" in done.stderr) == ("", False), done.stderr
+        return done.returncode, done.stderr
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, said = refused("--zookeeper-port", port, "--port", 0)
+        assert (code, f"cannot listen on 127.0.0.1:{port}" in said) == (1, True)
+        assert "--zookeeper-port" in said
+        code, said = refused("--zookeeper-port", 0, "--port", port, "--brokers", 1)
+        assert (code, f"cannot listen on 127.0.0.1:{port}" in said) == (1, True)
+    code, said = refused("--zookeeper-port", 0, "--port", 0, "--set", "num.partitons=3")
+    assert (code, "num.partitions" in said) == (1, True)
+    code, said = refused("--set", "node.id=3")
+    assert (code, "node.id" in said) == (2, True)
