@@ -308,11 +308,11 @@ class Orders:
         brokers = {
             broker.id_: LiveBroker(
                 broker.id_,
-                {
+                rack=broker.rack,
+                endpoints={
                     endpoint.listener: (endpoint.host, endpoint.port)
                     for endpoint in broker.endpoints
                 },
-                broker.rack,
             )
             for broker in request.live_brokers
         }
