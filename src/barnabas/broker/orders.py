@@ -201,8 +201,8 @@ class Orders:
             replica.on_high_watermark()
         self._on_changed(replica)
         if not was_leader:
-            node.coordinators.on_leading(replica)
-            node.transactions.on_leading(replica)
+            node.coordinators.on_opened(replica)
+            node.transactions.on_opened(replica)
 
     def _follow(self, replica: Replica, told: LeaderAndIsrPartitionState) -> None:
         node, state = self._node, replica.state
