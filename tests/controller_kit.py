@@ -16,11 +16,11 @@ from barnabas.core.controller.view import (
     NO_LEADER,
     NOT_WRITTEN,
     Leadership,
-    LiveBroker,
     ReadState,
     ReadTopic,
     Snapshot,
 )
+from barnabas.model.cluster import LiveBroker
 from barnabas.model.ids import TopicPartition
 
 

@@ -19,7 +19,7 @@ from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.sim.machine import Crash
 from barnabas.sim.world import MS, START_MS
-from barnabas.storage import checkpoints
+from barnabas.storage import checkpoints, checksums
 from barnabas.storage.verify import DAMAGE, verify_partition
 from barnabas.storage.verify_directory import view_directory
 from barnabas.wire.batch import (
@@ -57,7 +57,7 @@ KINDS = (
     "partition.metadata", "meta.properties", "barnabas-checksums",
 )  # fmt: skip
 WAYS = ("flip", "flip", "zero", "cut", "delete", "swap")
-#: Without them nobody can tell whose the records are: then nothing is served, and told.
+#: Without them nobody can tell whose the records are: then nothing is served, and told. The first is known by its sum, once there is one.
 IDENTITY = ("partition.metadata", "meta.properties")
 
 _LOST = re.compile(r"offsets (\d+) to (\d+) are lost")
@@ -101,6 +101,8 @@ class Story:
         self.touched = {}
         self.recovery_point = 0
         self.path = ""
+        #: Nobody can tell any more whose the records are.
+        self.is_anonymous = False
         #: The others that were damaged with it.
         self.damaged = []
 
@@ -204,6 +206,8 @@ class Story:
         disk, way = self.kit.disk, self.chance.choice(WAYS)
         self.path = path = self.chance.choice(paths)
         size = len(found[path])
+        is_known = path.startswith(FOLDER) and f"{FOLDER}/{checksums.FILE_NAME}" in found
+        self.is_anonymous = path.endswith(IDENTITY) and not is_known
         if way == "flip":
             place = self.chance.choice(
                 [at for at in range(size) if not is_leader_epoch(found[path], path, at)]
@@ -376,12 +380,12 @@ class Story:
         machine = self.kit.machine
         self.kit.run(lambda: machine.is_up or machine.failed_starts)
         if machine.failed_starts:
-            assert self.path.endswith(IDENTITY), machine.last_failure
+            assert self.is_anonymous, machine.last_failure
             return
         self.kit.client = self.kit.new_client()
         found = self.look(caplog)
         if found is None:
-            assert self.path.endswith(IDENTITY)
+            assert self.is_anonymous
             assert any(word in caplog.text for word in ("offline", "stray", "begin anew"))
             return
         self.go_on(found, caplog)
@@ -394,7 +398,7 @@ class Story:
         ):
             return None
         found = self.read(committed=False)
-        if found is None or (not found and self.path.endswith(IDENTITY)):
+        if found is None or (not found and self.is_anonymous):
             return None
         committed = self.read(committed=True)
         told = [(int(first), int(last)) for first, last in _LOST.findall(caplog.text)]

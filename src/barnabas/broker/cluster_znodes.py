@@ -40,19 +40,20 @@ def _encode(value: object) -> bytes:
 def register_operation(broker: LiveBroker, protocols: Mapping[str, str], now_ms: int) -> Operation:
     """Say that a broker is there, for as long as its session lasts; `protocols` by listener name."""
     host, port = next(iter(broker.endpoints.values()))
-    data = {
+    data: dict[str, object] = {
         "features": {},
         "listener_security_protocol_map": dict(protocols),
         "endpoints": [
             f"{name}://{_bracketed(at[0])}:{at[1]}" for name, at in broker.endpoints.items()
         ],
-        "rack": broker.rack,
         "jmx_port": -1,
         "port": port,
         "host": host,
         "version": _REGISTRATION_VERSION,
         "timestamp": str(now_ms),
     }
+    if broker.rack is not None:
+        data["rack"] = broker.rack
     return Create(broker_path(broker.id), _encode(data), ephemeral=True)
 
 
@@ -69,7 +70,7 @@ def read_broker(broker_id: int, node: ZNode) -> LiveBroker:
         name, _, address = endpoint.partition("://")
         host, _, port = address.rpartition(":")
         endpoints[name] = (host.strip("[]"), int(port))
-    return LiveBroker(broker_id, endpoints, content.get("rack"), node.created)
+    return LiveBroker(broker_id, node.created, content.get("rack"), endpoints)
 
 
 def _bracketed(host: str) -> str:

@@ -28,7 +28,6 @@ from barnabas.core.controller.controller import Controller
 from barnabas.core.controller.effects import Effects
 from barnabas.core.controller.settings import ControllerSettings
 from barnabas.core.controller.view import Leadership, ReadState, ReadTopic, Snapshot
-from barnabas.core.controller.view import LiveBroker as Registered
 from barnabas.model.ids import TopicId, TopicPartition, topic_id_from_text, topic_id_text
 from barnabas.ports import (
     CoordinationError,
@@ -410,11 +409,11 @@ class Office:
     def _drop_deletion(self, topic: str) -> Task[None]:
         yield from self._commit([Delete(f"{cluster_znodes.DELETE_TOPICS}/{topic}")])
 
-    def take_brokers(self, found: Mapping[int, LiveBroker]) -> list[Registered]:
+    def take_brokers(self, found: Mapping[int, LiveBroker]) -> list[LiveBroker]:
         """Note who lives, and talk to them."""
         self.live = dict(found)
         self._telling.on_brokers(self.live)
-        return [Registered(b.id, b.epoch, b.rack) for b in self.live.values()]
+        return list(self.live.values())
 
     def on_topic_settings(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Hear of a topic's settings: whether one that is not in sync may lead it may be among them."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.model.errors import ErrorCode
 from barnabas.ports import FileSlice, WouldBlock
 from barnabas.wire.batch import BatchError
+from barnabas.wire.fetch_writer import NO_REPLICA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +32,7 @@ class Reading:
     """What was found for one partition."""
 
     __slots__ = (
-        "aborted", "diverging", "error_code", "high_watermark", "last_stable_offset", "log_start_offset", "records", "wanted",
+        "aborted", "diverging", "error_code", "high_watermark", "last_stable_offset", "log_start_offset", "preferred", "records", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -53,6 +54,8 @@ class Reading:
         self.aborted: Sequence[tuple[int, int]] = ()
         #: Where a follower's log left ours.
         self.diverging: EpochEnd | None = None
+        #: The replica that a consumer should ask instead, NO_REPLICA if none.
+        self.preferred = NO_REPLICA
 
     def has_news(self) -> bool:
         """Tell whether an incremental answer must name this partition, and remember what it says."""
@@ -61,6 +64,7 @@ class Reading:
                 len(self.records), self.error_code, self.high_watermark, self.log_start_offset
             )
             or self.diverging is not None
+            or self.preferred != NO_REPLICA
         )
 
 
@@ -68,8 +72,17 @@ class Look:
     """What was found: `readings` in the order of `wanted`, their bytes in sum, whether any is an error, who is cold."""
 
     __slots__ = (
-        "_by_id", "_committed_only", "_node", "_nowait", "_room", "cold", "has_diverging", "has_failed",
-        "leader_only", "readings", "size_bytes",
+        "_by_id",
+        "_committed_only",
+        "_node",
+        "_nowait",
+        "_room",
+        "cold",
+        "has_failed",
+        "is_urgent",
+        "leader_only",
+        "readings",
+        "size_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -78,7 +91,8 @@ class Look:
         """Look for at most so many bytes; `nowait` leaves out what is not in memory and names it in `cold`."""
         #: Do not read from a follower: its reader does not know that it might (KIP-392).
         self.leader_only = False
-        self.has_diverging = False
+        #: Something was found that is told without waiting for bytes.
+        self.is_urgent = False
         self._node = node
         self._room = min(max_bytes, node.fetch_bytes_max)
         self._by_id = by_id

@@ -38,7 +38,7 @@ def sort_out(node: Node, contents: Found) -> None:
     for directory, found in contents:
         for partition in found.partitions:
             key = partition.topic_partition
-            topic = _topic_of(node, key, partition.topic_id)
+            topic = _topic_of(node, directory, key, partition.topic_id)
             if topic is None:
                 log.warning(
                     "%s belongs to no topic: set aside as %s", key, directory.rename_stray(key)
@@ -54,13 +54,17 @@ def sort_out(node: Node, contents: Found) -> None:
                 node.world.disk.remove_tree(path)
 
 
-def _topic_of(node: Node, key: TopicPartition, topic_id: bytes | None) -> Topic | None:
+def _topic_of(
+    node: Node, directory: LogDirectory, key: TopicPartition, topic_id: bytes | None
+) -> Topic | None:
     topic = node.topics.by_name.get(key.topic)
     if topic is None or key.partition >= len(topic.partitions):
         return None
     if node.broker_id not in topic.partitions[key.partition].replicas:
         return None  # it was moved to other brokers
-    return topic if topic_id in (None, topic.id) else None
+    if topic_id in (None, topic.id) or directory.was_of(key, TopicId(topic.id)):
+        return topic
+    return None
 
 
 def _keep_one(

@@ -50,7 +50,7 @@ class FollowerLook(Look):
             wanted.fetch_offset,
         )
         if reading.diverging is not None:
-            self.has_diverging = True
+            self.is_urgent = True
         elif wanted.fetch_offset < log.log_end_offset:
             problem = self._find_bytes(replica, reading, log.log_end_offset)
             if problem is not None:

@@ -88,7 +88,7 @@ class Members:
     def join(self, endpoints: dict[str, tuple[str, int]]) -> Task[None]:
         """Become a member: clients and brokers can connect. KafkaError or OSError if that cannot be."""
         node = self._node
-        self._self = LiveBroker(node.broker_id, endpoints, node.rack)
+        self._self = LiveBroker(node.broker_id, rack=node.rack, endpoints=endpoints)
         self._protocols = {each.name: each.protocol for each in node.config.listeners}
         node.world.coordination.on_session(self)
         yield from self._register()

@@ -201,8 +201,8 @@ class Orders:
             replica.on_high_watermark()
         self._on_changed(replica)
         if not was_leader:
-            node.coordinators.on_leading(replica)
-            node.transactions.on_leading(replica)
+            node.coordinators.on_opened(replica)
+            node.transactions.on_opened(replica)
 
     def _follow(self, replica: Replica, told: LeaderAndIsrPartitionState) -> None:
         node, state = self._node, replica.state
@@ -308,11 +308,11 @@ class Orders:
         brokers = {
             broker.id_: LiveBroker(
                 broker.id_,
-                {
+                rack=broker.rack,
+                endpoints={
                     endpoint.listener: (endpoint.host, endpoint.port)
                     for endpoint in broker.endpoints
                 },
-                broker.rack,
             )
             for broker in request.live_brokers
         }

@@ -13,20 +13,28 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from barnabas.broker.outcomes import CloseLink
 from barnabas.ports import FileSlice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from barnabas.broker.call import Call
     from barnabas.broker.tasks import Done, Result, Task
     from barnabas.ports import Link, World
 
+Thing = TypeVar("Thing")
+
 #: Steps between two pauses: of some microseconds each.
 PIECE: Final = 500
+
+
+def slices(things: list[Thing]) -> Iterator[list[Thing]]:
+    """Give as many at a time as a piece may have; where there is nothing, nothing once."""
+    for start in range(0, max(len(things), 1), PIECE):
+        yield things[start : start + PIECE]
 
 
 class Pauses:

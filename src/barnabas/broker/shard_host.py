@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 #: What a client is told of an append that failed.
 UNUSABLE: Final = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -96,6 +97,8 @@ class ShardHost(Generic[ShardType]):
         self._hosted: dict[int, Hosted[ShardType]] = {}
         #: Fixed while the topic exists: the place of a key must not move.
         self._partition_count = node.config.get_int(count_setting)
+        #: Whether that is the topic's own. The first orders about a new topic name some of its partitions only.
+        self._is_counted = False
         self._creating: list[Callable[[Any, BaseException | None], None]] | None = None
 
     # What each kind of machine says
@@ -133,12 +136,12 @@ class ShardHost(Generic[ShardType]):
         topic = self._node.topics.by_name.get(self._topic)
         if topic is None:
             return
-        self._partition_count = len(topic.partitions)
+        self.on_topic_known(topic)
         for replica in self._node.replicas.of_topic(self._topic):
             self.on_opened(replica)
 
     def on_opened(self, replica: Replica) -> None:
-        """Load what a log has to say, if it is of this host: what was decided there goes on without being asked for."""
+        """Load what a log has to say, if it is of this host and led here: what was decided there goes on without being asked for."""
         if replica.key.topic != self._topic or replica.key.partition in self._hosted:
             return
         if not replica.state.is_leader:
@@ -146,14 +149,11 @@ class ShardHost(Generic[ShardType]):
         if replica.log.log_end_offset > replica.log.log_start_offset:
             self._host(replica)
 
-    def on_leading(self, replica: Replica) -> None:
-        """Take over a partition that this broker leads from now on."""
-        self.on_opened(replica)
-
     def on_topic_known(self, topic: Topic) -> None:
         """Hear of a topic whole: how many partitions it has, also those that are on other brokers only."""
         if topic.name == self._topic:
             self._partition_count = len(topic.partitions)
+            self._is_counted = True
 
     def on_following(self, replica: Replica) -> None:
         """Hand a partition over: another broker leads it, and everybody who waits is told to look for it."""
@@ -415,6 +415,9 @@ class ShardHost(Generic[ShardType]):
 
     def stop(self) -> None:
         """Answer everybody who waits: another coordinator, or this one after its next start, will serve them."""
+        self._unload_all()
+
+    def _unload_all(self) -> None:
         for partition in list(self._hosted):
             self._unload(partition)
 
@@ -423,15 +426,14 @@ class ShardHost(Generic[ShardType]):
     def on_topic_deleted(self, topic: Topic) -> None:
         """Forget everything if it was the topic of this host."""
         if topic.name == self._topic:
-            self.stop()
+            self._unload_all()
             self._partition_count = self._node.config.get_int(self._count_setting)
+            self._is_counted = False
 
     def create_topic(self) -> Task[Topic | None]:
         """Make the topic if it is not there; None if that cannot be done now."""
-        topic = self._node.topics.by_name.get(self._topic)
-        if topic is not None:
-            self._partition_count = len(topic.partitions)
-            return topic
+        if self._topic in self._node.topics.by_name:
+            return self._counted_topic()
         if self._creating is not None:
             waiting = self._creating
             yield waiting.append
@@ -441,13 +443,21 @@ class ShardHost(Generic[ShardType]):
             try:
                 yield from self._create()
             except KafkaError as problem:
-                reason = problem.message or problem.code.name
-                log.error("cannot create %s: %s", self._topic, reason)
+                if problem.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # by another broker
+                    reason = problem.message or problem.code.name
+                    log.error("cannot create %s: %s", self._topic, reason)
             except Exception:
                 self._end_creating(waiting)
                 raise
             self._end_creating(waiting)
-        return self._node.topics.by_name.get(self._topic)
+        return self._counted_topic()
+
+    def _counted_topic(self) -> Topic | None:
+        """Give the topic if it is known whole: a lone broker knows it by itself, others are told."""
+        topic = self._node.topics.by_name.get(self._topic)
+        if topic is not None and self._node.is_lone:
+            self.on_topic_known(topic)
+        return topic if self._is_counted else None
 
     def _end_creating(self, waiting: list[Done]) -> None:
         self._creating = None
@@ -463,4 +473,3 @@ class ShardHost(Generic[ShardType]):
         yield from topic_creation.create_automatically(
             node, self._topic, count, replication_factor, self._topic_settings(replication_factor)
         )
-        self._partition_count = count

@@ -74,11 +74,7 @@ def decide_assignment(
             ErrorCode.INVALID_PARTITIONS,
             f"Number of partitions must be larger than 0, not {partition_count}.",
         )
-    if partition_count > PARTITIONS_PER_REQUEST_MAX:
-        raise KafkaError(
-            ErrorCode.POLICY_VIOLATION,
-            f"{partition_count} partitions in one request; at most {PARTITIONS_PER_REQUEST_MAX} are taken.",
-        )
+    _check_count(partition_count)
     if replication_factor == -1:
         replication_factor = node.config.get_int("default.replication.factor")
     if replication_factor < 1:
@@ -95,6 +91,14 @@ def decide_assignment(
     return [(node.broker_id,)] * partition_count
 
 
+def _check_count(partition_count: int) -> None:
+    if partition_count > PARTITIONS_PER_REQUEST_MAX:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{partition_count} partitions in one request; at most {PARTITIONS_PER_REQUEST_MAX} are taken.",
+        )
+
+
 def decide_added(node: Node, topic: Topic, additional: int) -> list[tuple[int, ...]]:
     """Place partitions that a topic gets, with as many replicas as it has."""
     if node.is_lone:
@@ -106,6 +110,7 @@ def check_assignment(
     node: Node, assignments: Mapping[int, Sequence[int]], first: int = 0
 ) -> list[tuple[int, ...]]:
     """Check an assignment that a client made: partitions from `first` on without a gap, known brokers."""
+    _check_count(len(assignments))
     if sorted(assignments) != list(range(first, first + len(assignments))):
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -15,11 +15,11 @@ class LiveBroker:
     """A broker of the cluster that has a session with the coordination store."""
 
     id: int
-    #: Where it is reached, by listener name.
-    endpoints: dict[str, tuple[str, int]]
-    rack: str | None = None
-    #: Rises with each registration: orders to one that has gone do not count for the next.
+    #: That of its registration: it has another one after a restart, and orders to one that has gone do not count for the next.
     epoch: int = -1
+    rack: str | None = None
+    #: Where it is reached, by listener name.
+    endpoints: dict[str, tuple[str, int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

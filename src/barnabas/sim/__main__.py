@@ -9,6 +9,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.sim.cluster_run import run_cluster
 from barnabas.sim.run import Verdict, run_seed
 from barnabas.sim.transaction_run import run_transactions
 
@@ -25,10 +26,14 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="with --seed: tell all that happens")
     parser.add_argument("--without-groups", action="store_true", help="leave consumer groups out")
     parser.add_argument("--without-retention", action="store_true", help="let no records go")
-    parser.add_argument("--transactions", action="store_true", help="run transactions instead")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--transactions", action="store_true", help="run transactions instead")
+    kind.add_argument(
+        "--cluster", action="store_true", help="run clusters of 3 to 5 brokers instead"
+    )
     asked = parser.parse_args()
-    run: Callable[..., Verdict] = run_transactions
-    if not asked.transactions:
+    run: Callable[..., Verdict] = run_transactions if asked.transactions else run_cluster
+    if not asked.transactions and not asked.cluster:
         run = partial(
             run_seed,
             with_groups=not asked.without_groups,

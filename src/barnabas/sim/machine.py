@@ -1,6 +1,7 @@
 """A machine with a disk, on which a node starts, runs, dies and starts again.
 
-Job: drive a `Node` as `runtime.assembly` and `runtime.server` do, and let it die at any call of its disk.
+Job: drive a `Node` as `runtime.assembly` and `runtime.server` do, let it die at any call of its disk, and stand still. A machine
+of a cluster has a name, a store that it shares with others, and `routes` to them.
 Must not know: what clients want, or which records matter; who does is told by `Watcher`.
 Invariants: nothing of a life that is over reaches the node or the disk; an exception that escapes from
 the node ends the run, since it would end a real broker.
@@ -20,6 +21,7 @@ from barnabas.broker.tasks import drive
 from barnabas.ports import World
 from barnabas.sim.coordination import SimCoordination
 from barnabas.sim.disk import SimDisk
+from barnabas.sim.peers import SimPeers
 from barnabas.sim.store import SimStore
 from barnabas.sim.violation import Violation
 from barnabas.sim.world import MS, SECOND, Life, SimBackground, SimClock, SimRng, SimTimers
@@ -31,10 +33,13 @@ if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.model.config.broker_config import BrokerConfig
     from barnabas.sim.network import SimLink
+    from barnabas.sim.peers import Routes
     from barnabas.sim.world import Scheduler
 
 #: A clean stop waits this long for clients to take their last answers, as the real one does.
 DRAIN_US: Final = 5 * SECOND
+#: Where every machine listens.
+PORT: Final = 9092
 
 
 class Crash(Enum):
@@ -99,15 +104,29 @@ class MachineDisk(SimDisk):
 
 
 class Machine:
-    """Where the one node of a run lives."""
+    """Where a node lives: the one of a run, or one of a cluster."""
 
-    def __init__(self, scheduler: Scheduler, config: BrokerConfig, node_class: type[Node]) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        config: BrokerConfig,
+        node_class: type[Node],
+        *,
+        name: str = "",
+        store: SimStore | None = None,
+        routes: Routes | None = None,
+    ) -> None:
         """Start switched off."""
         self.scheduler = scheduler
+        self.name = name
+        self.host = name or "broker"
+        #: What its streams of chance and its notes begin with.
+        self.prefix = f"{name}/" if name else ""
+        self.routes = routes
         self.clock = SimClock(scheduler)
-        self.disk = MachineDisk(scheduler.chance("disk"))
+        self.disk = MachineDisk(scheduler.chance(f"{self.prefix}disk"))
         self.disk.now_ms = self.clock.now_ms
-        self.store = SimStore()
+        self.store = store or SimStore()
         self.watcher: Watcher | None = None
         self.node: Node | None = None
         self.life = Life(0)
@@ -120,11 +139,16 @@ class Machine:
         self.last_failure: BaseException | None = None
         self.config = config
         self._node_class = node_class
-        self._chance = scheduler.chance("machine")
+        self._chance = scheduler.chance(f"{self.prefix}machine")
         self._slow_jobs_us = 3 * MS
+        self._slow_store_us = 2 * MS
         self._background: SimBackground | None = None
         self._coordination: SimCoordination | None = None
+        self._peers: SimPeers | None = None
+        self._is_leaving = False
         self._is_stopping = False
+        #: What happens while the process stands still; None while it does not.
+        self._held: list[Callable[[], None]] | None = None
         self._turn_booked = False
         self._crash_wanted = Crash.PROCESS
         self._restart_us = 0
@@ -139,23 +163,34 @@ class Machine:
         """Tell whether no process runs."""
         return self.life.is_over
 
+    @property
+    def is_paused(self) -> bool:
+        """Tell whether the process stands still."""
+        return self._held is not None
+
     # Lives
 
     def start(self) -> None:
         """Begin a life."""
         assert self.life.is_over
         scheduler, life = self.scheduler, Life(self.life.number + 1)
-        scheduler.note(f"start {life.number}")
+        self._note(f"start {life.number}")
         self.life = life
         self.disk.is_off = False
-        self._is_stopping = False
-        self._background = SimBackground(scheduler, life, self.enter)
+        self._is_stopping = self._is_leaving = False
+        self._background = SimBackground(scheduler, life, self.enter, self.prefix)
         self._background.longest_us = self._slow_jobs_us
-        self._coordination = SimCoordination(scheduler, self.store, life, self.enter)
-        rng = SimRng(scheduler.chance(f"ids/{life.number}"))
+        self._coordination = SimCoordination(
+            scheduler, self.store, life, self.enter, node=self.name,
+            session_timeout_ms=self.config.get_int("zookeeper.session.timeout.ms"),
+        )  # fmt: skip
+        self._coordination.slowest_us = self._slow_store_us
+        if self.routes is not None:
+            self._peers = SimPeers(scheduler, life, self.enter, self.name, self.routes)
+        rng = SimRng(scheduler.chance(f"{self.prefix}ids/{life.number}"))
         timers = SimTimers(scheduler, life, self.enter)
         world = World(
-            self.clock, rng, timers, self._background, self._coordination, self.disk
+            self.clock, rng, timers, self._background, self._coordination, self.disk, self._peers
         )  # fmt: skip
         self.node = self._node_class(self.config, world)
         node = self.node
@@ -163,20 +198,29 @@ class Machine:
 
     def _on_started(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
         if problem is not None:
-            self.scheduler.note(f"start failed: {type(problem).__name__}")
-            self.failed_starts += 1
-            self.last_failure = problem
-            self._close_coordination()
-            self.life.is_over = True
-            self._bury()
-            self.start_later(self._chance.randint(100 * MS, SECOND))
+            self._fail_to_start(problem)
             return
-        self.scheduler.note("up")
+        self._note("up")
         self.failed_starts = 0
         self.life.was_up = True
-        assert self.node is not None
+        node = self.node
+        assert node is not None
         if self.watcher is not None:
-            self.watcher.on_up(self.node, self.life.number)
+            self.watcher.on_up(node, self.life.number)
+        drive(node.join({"PLAINTEXT": (self.host, PORT)}), self._on_joined)
+
+    def _on_joined(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+        if problem is not None:
+            self._fail_to_start(problem)
+
+    def _fail_to_start(self, problem: BaseException) -> None:
+        self._note(f"start failed: {type(problem).__name__}")
+        self.failed_starts += 1
+        self.last_failure = problem
+        self._close_coordination()
+        self.life.is_over = True
+        self._bury()
+        self.start_later(self._chance.randint(100 * MS, SECOND))
 
     def start_later(self, delay_us: int) -> None:
         """Start after a while, unless somebody else does."""
@@ -200,7 +244,7 @@ class Machine:
 
     def _die(self, crash: Crash) -> None:
         """End the life at once: what the dying code still does on its way out has no effect."""
-        self.scheduler.note(f"crash: {crash.value}")
+        self._note(f"crash: {crash.value}")
         self.life.is_over = True
         self.disk.is_off = True
         self.disk.spare()
@@ -223,7 +267,12 @@ class Machine:
 
     def _bury(self) -> None:
         """Close what the process had open; its memory is kept until the run is over."""
-        self.scheduler.keep((self.node, self._background, self._coordination))
+        self.scheduler.keep((self.node, self._background, self._coordination, self._held))
+        if self._held is not None:
+            self._held = None
+            self.store.resume(self.name)
+        if self._peers is not None:
+            self._peers.on_node_gone()
         self.dirty.clear()
         links, self.links = self.links, {}
         for link in links:
@@ -232,14 +281,29 @@ class Machine:
 
     def stop_cleanly(self, restart_us: int) -> None:
         """Stop as on SIGTERM, then start again."""
-        if not self.is_up:
+        if not self.is_up or self._is_leaving:
             return
-        self.scheduler.note("stop")
-        self._is_stopping = True
+        self._note("stop")
+        self._is_leaving = True
         node, life = self.node, self.life
         assert node is not None
-        self.enter(node.release_waiting)
-        self._drain(life, self.scheduler.now_us + DRAIN_US, restart_us)
+
+        def drain() -> None:
+            self._drain(life, self.scheduler.now_us + DRAIN_US, restart_us)
+
+        def stop_serving(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+            if problem is not None:
+                raise problem
+            self._is_stopping = True
+            node.release_waiting()
+            if has_begun:
+                self.scheduler.after(0, "drain", drain)
+
+        has_begun = False
+        self.enter(lambda: drive(node.leave(), stop_serving))
+        has_begun = True
+        if self._is_stopping:
+            drain()
 
     def _drain(self, life: Life, deadline_us: int, restart_us: int) -> None:
         if life.is_over:
@@ -257,7 +321,7 @@ class Machine:
         def stopped(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
             if problem is not None:
                 raise problem
-            self.scheduler.note("stopped")
+            self._note("stopped")
             self._close_coordination()
             life.is_over = True
             self.disk.spare()
@@ -279,6 +343,36 @@ class Machine:
         if self._background is not None:
             self._background.longest_us = longest_us
 
+    def slow_store(self, longest_us: int) -> None:
+        """Let each way to the store or back take up to this long from now on."""
+        self._slow_store_us = longest_us
+        if self._coordination is not None:
+            self._coordination.slowest_us = longest_us
+
+    def pause(self) -> None:
+        """Let the process stand still, as on SIGSTOP: it hears of nothing, and the store hears nothing of it."""
+        if not self.life.is_over and self._held is None:
+            self._note("stands still")
+            self._held = []
+            self.store.suspend(self.name, at_once=False)
+
+    def unpause(self) -> None:
+        """Let it go on: everything that came meanwhile comes now, in order."""
+        if self._held is None:
+            return
+        self._note("goes on")
+        held, self._held = self._held, None
+        self.store.resume(self.name)
+        life = self.life
+        for call in held:
+            if life.is_over:
+                self.scheduler.keep(call)
+            else:
+                self.enter(call)
+
+    def _note(self, text: str) -> None:
+        self.scheduler.note(f"{self.prefix}{text}")
+
     def empty_page_cache(self) -> None:
         """Let every log have to be read from the medium again."""
         for path in self.disk.contents():
@@ -289,6 +383,9 @@ class Machine:
 
     def enter(self, call: Callable[[], None]) -> None:
         """Make a call on the thread of decision, then end the turn: at once, or after other events."""
+        if self._held is not None:
+            self._held.append(call)
+            return
         try:
             call()
             if self._chance.random() < 0.8:

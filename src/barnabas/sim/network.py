@@ -1,7 +1,8 @@
 """Connections between clients and the node: order within a connection is kept, everything else may happen.
 
 Job: carry frames with a delay; cut connections, seen at once or only by a time-out; lose replies while requests still
-arrive (half open); refuse connections. Must not know what is in the frames.
+arrive (half open); refuse connections. In a cluster each machine has one, and the others are among its clients: all of it may then
+happen between two of them only (`Barrier`). Must not know what is in the frames.
 Invariants: a byte that arrives is the byte that was sent, in order; what was handed to `on_request` belongs to the
 link again when that returns, and is overwritten to prove it.
 
@@ -12,6 +13,7 @@ no further request read while a reply is unsent.
 from __future__ import annotations
 
 from collections import deque
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.broker.outcomes import CloseLink
@@ -45,6 +47,18 @@ class Peer(Protocol):
         """Learn that the other side closed."""
 
 
+class Barrier(Enum):
+    """What stands between a machine and one of those who connect to it."""
+
+    #: Connections break, and new ones cannot be had; each end learns of it soon, late or never.
+    CUT = "cut"
+    #: Nothing gets through, and all of it arrives in the end, as when TCP sends again.
+    LATE = "late"
+    #: What is sent to the machine is lost, or what it sends; nobody is told.
+    DEAF = "deaf"
+    MUTE = "mute"
+
+
 class Network:
     """What lies between the clients and the machine."""
 
@@ -52,19 +66,49 @@ class Network:
         """Start with everything in order."""
         self.scheduler = scheduler
         self.machine = machine
-        self.chance = scheduler.chance("network")
+        self.chance = scheduler.chance(f"{machine.prefix}network")
         self.is_cut = False
         self.longest_us = 2 * MS
         self.connections: list[Connection] = []
+        self._barriers: dict[str, tuple[Barrier, int]] = {}
 
-    def delay_us(self) -> int:
+    def delay_us(self, peer: str = "") -> int:
         """Draw how long a frame is on its way."""
-        return self.chance.randint(50, self.longest_us)
+        delay_us = self.chance.randint(50, self.longest_us)
+        found = self._barriers.get(peer)
+        if found is not None and found[0] is Barrier.LATE:
+            delay_us += max(0, found[1] - self.scheduler.now_us)
+        return delay_us
+
+    def raise_barrier(self, peer: str, barrier: Barrier, end_us: int) -> None:
+        """Disturb what is between the machine and one of those who connect, up to a time."""
+        self._barriers[peer] = (barrier, end_us)
+        for connection in self.connections:
+            if connection.peer_name == peer:
+                connection.on_barrier(barrier)
+
+    def drop_barriers(self) -> None:
+        """Let everybody through."""
+        self._barriers.clear()
+
+    def barrier(self, peer: str) -> Barrier | None:
+        """Return what stands between the machine and somebody."""
+        found = self._barriers.get(peer)
+        if found is not None and found[1] <= self.scheduler.now_us:
+            del self._barriers[peer]
+            return None
+        return None if found is None else found[0]
 
     def connect(self, peer: Peer) -> None:
         """Answer with `on_connected` or `on_refused`."""
 
         def arrive() -> None:
+            barrier = self.barrier(peer.name)
+            if barrier not in (None, Barrier.LATE):
+                self.scheduler.after(
+                    self.chance.randint(MS, SECOND), f"{peer.name} gives up", peer.on_refused
+                )
+                return
             if self.is_cut or not self.machine.is_up:
                 peer.on_refused()
                 return
@@ -73,7 +117,7 @@ class Network:
             self.connections.append(connection)
             peer.on_connected(connection)
 
-        self.scheduler.after(self.delay_us(), f"{peer.name} connects", arrive)
+        self.scheduler.after(self.delay_us(peer.name), f"{peer.name} connects", arrive)
 
 
 class Connection:
@@ -96,6 +140,20 @@ class Connection:
     def life(self) -> Life:
         """The life of the node at the other end."""
         return self._link.life
+
+    @property
+    def peer_name(self) -> str:
+        """Who connected."""
+        return self._peer.name
+
+    def on_barrier(self, barrier: Barrier) -> None:
+        """Be disturbed from now on; what was lost does not come any more when it is over."""
+        if barrier is Barrier.CUT:
+            self.cut()
+        elif barrier is Barrier.DEAF:
+            self.loses_requests = True
+        elif barrier is Barrier.MUTE:
+            self.loses_replies = True
 
     def send(self, frame: bytes) -> None:
         """Send a frame, without its length."""
@@ -153,7 +211,7 @@ class Connection:
 
     def _book(self, after_us: int, label: str, call: Callable[[], None]) -> int:
         scheduler = self._network.scheduler
-        at_us = max(after_us, scheduler.now_us + self._network.delay_us())
+        at_us = max(after_us, scheduler.now_us + self._network.delay_us(self._peer.name))
         scheduler.after(at_us - scheduler.now_us, label, call)
         return at_us
 
@@ -162,11 +220,11 @@ class SimLink:
     """One connection, at the node's end: the node's Link."""
 
     listener = "PLAINTEXT"
-    local_host = "broker"
     local_port = 9092
 
     def __init__(self, machine: Machine, network: Network, peer_host: str) -> None:
         """Accept a connection in the node's present life."""
+        self.local_host = machine.host
         self.peer_host = peer_host
         self.lanes: Repeats | None = None
         self.life = machine.life

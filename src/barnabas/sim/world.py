@@ -174,13 +174,17 @@ class SimBackground:
     """
 
     def __init__(
-        self, scheduler: Scheduler, life: Life, enter: Callable[[Callable[[], None]], None]
+        self,
+        scheduler: Scheduler,
+        life: Life,
+        enter: Callable[[Callable[[], None]], None],
+        machine: str = "",
     ) -> None:
         """Answers go through `enter`."""
         self._scheduler = scheduler
         self._life = life
         self._enter = enter
-        self._chance = scheduler.chance(f"background/{life.number}")
+        self._chance = scheduler.chance(f"{machine}background/{life.number}")
         #: Jobs take up to this long.
         self.longest_us = 3 * MS
 

@@ -2,7 +2,7 @@
 
 Job: text <-> sizes and checksums. Must not know what is in the files.
 
-Kafka gives its index of aborted transactions and its leader epochs no checksum, and nothing tells that one is missing; a
+Kafka gives its index of aborted transactions, its leader epochs and its topic's id no checksum, and nothing tells that one is missing; a
 producer snapshot has one, which does not tell whether it is another offset's. So the log writes down what it wrote: whenever a
 segment is closed or replaced, and when the log is closed. The file is our own; Kafka passes over it, as it does over other
 names that it does not know. Where it is missing, the others are taken as they are.
@@ -12,6 +12,7 @@ A wrong line costs work and nothing else: what it speaks of is made again from t
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
@@ -35,6 +36,7 @@ class Sum(NamedTuple):
 
 #: A file that is not there, or empty.
 NOTHING: Final = Sum(0, 0)
+NO_SUMS: Final[Mapping[str, Sum]] = MappingProxyType({})
 
 
 def sum_of(content: bytes) -> Sum:

@@ -23,8 +23,9 @@ from barnabas.model.ids import (
     topic_id_text,
     topic_name_problem,
 )
-from barnabas.storage import checkpoints, meta_properties, partition_metadata
+from barnabas.storage import checkpoints, checksums, meta_properties, partition_metadata
 from barnabas.storage.checkpoints import CorruptCheckpoint
+from barnabas.storage.checksums import sum_of
 from barnabas.storage.log import Log
 from barnabas.storage.meta_properties import CorruptMetaProperties, MetaProperties
 from barnabas.storage.names import LOG, file_name, segment_bases
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from barnabas.model.config.log_config import LogConfig
     from barnabas.ports import Disk, Rng
+    from barnabas.storage.checksums import Sum
 
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 #: -1: this broker has no epoch to show for itself (KIP-966).
@@ -100,6 +102,10 @@ def partition_of_future(path: str) -> TopicPartition:
     key = parse_folder(aside[1]) if aside else None
     assert key is not None, f"{path} was sorted in as a future folder"
     return key
+
+
+def _sum_of_id(topic_id: TopicId) -> Sum:
+    return sum_of(partition_metadata.encode(topic_id))
 
 
 def read_identity(disk: Disk, path: str) -> MetaProperties | None:
@@ -202,6 +208,7 @@ class LogDirectory:
             was_compacted=key in self.cleaner_offsets or self._cleaned_unknown,
             high_watermark=self.high_watermarks.get(key, 0),
             is_start_known=key in self.log_start_offsets,
+            other_sums={partition_metadata.FILE_NAME: _sum_of_id(topic_id)},
         )
 
     def unclean_bytes(self, key: TopicPartition) -> int:
@@ -253,6 +260,10 @@ class LogDirectory:
         """Tell whether there is a folder of this very topic's partition."""
         folder = self._file(str(key))
         return self._disk.is_dir(folder) and self._read_topic_id(folder) == topic_id
+
+    def was_of(self, key: TopicPartition, topic_id: TopicId) -> bool:
+        """Tell whether a folder is known to have been this topic's, whatever its partition.metadata says by now."""
+        return self._is_known_as(self._file(str(key)), topic_id)
 
     # Checkpoints
 
@@ -329,7 +340,7 @@ class LogDirectory:
         try:
             return self._read_topic_id(folder)
         except CorruptPartitionMetadata as problem:
-            contents.problems.append(f"{folder} is not served: {problem}")
+            contents.problems.append(f"{folder} does not say whose it is: {problem}")
             return None
 
     # Partitions
@@ -345,18 +356,29 @@ class LogDirectory:
 
     def _claim(self, folder: str, topic_id: TopicId) -> None:
         """Make sure that the folder says whose it is: this topic's."""
-        found = self._read_topic_id(folder)
-        if found is None:
-            self._disk.write_file_atomically(
-                f"{folder}/{partition_metadata.FILE_NAME}",
-                partition_metadata.encode(topic_id),
-                sync=False,
-            )
-        elif found != topic_id:
+        try:
+            found = self._read_topic_id(folder)
+        except CorruptPartitionMetadata:
+            if not self._is_known_as(folder, topic_id):
+                raise
+            found = None
+        if found == topic_id:
+            return
+        if found is not None and not self._is_known_as(folder, topic_id):
             raise WrongTopic(
                 f"{folder} belongs to a topic with the id {topic_id_text(found)}, "
                 f"not {topic_id_text(topic_id)}: it is an older topic of the same name"
             )
+        self._disk.write_file_atomically(
+            f"{folder}/{partition_metadata.FILE_NAME}",
+            partition_metadata.encode(topic_id),
+            sync=False,
+        )
+
+    def _is_known_as(self, folder: str, topic_id: TopicId) -> bool:
+        """Tell whether the checksums say that the folder's id was this one: then the file with it is damaged."""
+        known = checksums.read(self._disk, folder).get(partition_metadata.FILE_NAME)
+        return known == _sum_of_id(topic_id)
 
     def _set_aside(self, key: TopicPartition, suffix: str) -> str:
         unique = self._rng.random_bytes(16).hex()

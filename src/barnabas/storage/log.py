@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.storage import checksums
+from barnabas.storage.checksums import NO_SUMS
 from barnabas.storage.drop import DropJob
 from barnabas.storage.flush import FlushJob, FlushPoint
 from barnabas.storage.log_left import LogLeft
@@ -32,10 +33,11 @@ from barnabas.storage.swap import SwapJob
 from barnabas.storage.truncation import StartOverJob, TruncationJob, cut_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from barnabas.model.config import LogConfig
     from barnabas.ports import Disk, File, Rng
+    from barnabas.storage.checksums import Sum
     from barnabas.storage.cleaned_segment import CleanedSegment
     from barnabas.storage.recovery import Loaded
     from barnabas.storage.segment import Segment
@@ -87,17 +89,19 @@ class Log(LogWriter):
         was_compacted: bool = False,
         high_watermark: int | None = None,
         is_start_known: bool = False,
+        other_sums: Mapping[str, Sum] = NO_SUMS,
     ) -> Log:
         """Open the log in an existing folder, or start an empty one there at `log_start_offset`.
 
         From `recovery_point` on all is what the checkpoints say, see `LogLeft`. Blocks; see `recovery` for what it does after
-        a crash and `Log.recovery` for what it had to do.
+        a crash and `Log.recovery` for what it had to do. `other_sums` is of files in the folder that are not the log's own.
         """
         left = LogLeft(
             recovery_point, log_start_offset, clean, was_compacted, high_watermark, is_start_known
         )
         loaded = load(disk, directory, config, left, now_ms=now_ms)
         log = cls(disk, directory, config, loaded, now_ms=now_ms, rng=rng)
+        log._other_sums = other_sums
         if not clean or loaded.report.rebuilt_indexes:
             log._write_checksums()
         return log

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.core.epochs import LeaderEpochs
 from barnabas.storage import checksums, epoch_file
 from barnabas.storage.broken_log import BrokenLogError
-from barnabas.storage.checksums import sum_of
+from barnabas.storage.checksums import NO_SUMS, sum_of
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from barnabas.storage.log_reader import LogReader
 from barnabas.storage.names import LEADER_EPOCHS, TXN_INDEX, file_name
@@ -50,6 +50,7 @@ class RollingLog(LogReader):
         "_index_interval",
         "_may_have_gaps",
         "_names_changes",
+        "_other_sums",
         "_rng",
         "_roll_bytes",
         "_roll_offset",
@@ -88,6 +89,8 @@ class RollingLog(LogReader):
         self._flushing: FlushJob | None = None
         self._truncating: TruncationJob | None = None
         self._may_have_gaps = loaded.may_have_gaps
+        #: Of small files beside the log that are not its own.
+        self._other_sums = NO_SUMS
         self.configure(config)
 
     def configure(self, config: LogConfig) -> None:
@@ -229,6 +232,7 @@ class RollingLog(LogReader):
         if self.epochs.entries:
             sums[LEADER_EPOCHS] = sum_of(epoch_file.encode(self.epochs.entries))
         if sums:
+            sums.update(self._other_sums)
             path = f"{self.directory}/{checksums.FILE_NAME}"
             self._disk.write_file_atomically(path, checksums.encode(sums), sync=False)
             self._names_changes += 1

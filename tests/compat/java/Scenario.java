@@ -192,7 +192,7 @@ public final class Scenario {
 
     static String create(String name, Map<String, String> configs) throws Exception {
         String topic = prefix + "-" + name;
-        admin.createTopics(List.of(new NewTopic(topic, PARTITIONS, (short) 1).configs(configs))).all().get();
+        admin.createTopics(List.of(new NewTopic(topic, Optional.of(PARTITIONS), Optional.empty()).configs(configs))).all().get();
         await(() -> admin.listTopics().names().get().contains(topic));
         // Kafka shows a topic before it leads it. Batches sent in between are retried, and may land in another order.
         Map<TopicPartition, OffsetSpec> ends = new HashMap<>();

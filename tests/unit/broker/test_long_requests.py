@@ -9,10 +9,16 @@ from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages import add_partitions_to_txn as add
 from barnabas.wire.messages import (
     alter_configs,
+    create_partitions,
+    delete_records,
+    describe_log_dirs,
     fetch,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
+    join_group,
+    leave_group,
+    offset_delete,
     offset_fetch,
 )
 from barnabas.wire.messages import offset_commit as commit
@@ -268,4 +274,105 @@ def test_epochs_of_many_partitions(kit):
     (found,) = answer.topics
     codes = [(one.partition, one.error_code) for one in found.partitions]
     assert codes == [(index, 0 if index < 3 else UNKNOWN) for index in range(COUNT)]
+    assert kit.stretches.longest < CALLS_MAX
+
+
+# Groups
+
+
+def test_many_who_leave_a_group(kit):
+    joined = join_group.JoinGroupRequest(
+        group_id="x",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[join_group.JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    member = kit.ask(joined, 3).member_id
+    assert member
+    kit.stretches.longest = 0
+    names = [f"nobody-{number}" for number in range(COUNT)]
+    leaving = [leave_group.MemberIdentity(member_id=name) for name in [*names, member]]
+    answer = kit.ask(leave_group.LeaveGroupRequest(group_id="x", members=leaving), 5)
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert answer.error_code == 0
+    assert [(one.member_id, one.error_code) for one in answer.members] == [
+        *((name, unknown) for name in names),
+        (member, 0),
+    ]
+    assert kit.stretches.longest < CALLS_MAX
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["one topic", "a topic for each"])
+def test_many_offsets_are_deleted(kit, whole):
+    count = 2 * COUNT  # a partition is four bytes here, and few of those are decoded on the loop
+    kit.ask(commit_request(("t", offsets(3))), 9)
+    kit.stretches.longest = 0
+    partitions = [
+        offset_delete.OffsetDeleteRequestPartition(partition_index=index) for index in range(count)
+    ]
+    topics = [
+        offset_delete.OffsetDeleteRequestTopic(name="t", partitions=some)
+        for some in ([partitions] if whole else ([one] for one in partitions))
+    ]
+    answer = kit.ask(offset_delete.OffsetDeleteRequest(group_id="x", topics=topics), 0)
+    assert answer.error_code == 0
+    assert codes(answer) == [
+        ("t", [*((index, UNKNOWN) for index in range(3, count)), (0, 0), (1, 0), (2, 0)])
+    ]
+    assert kept(kit) == {}
+    assert kit.stretches.longest < CALLS_MAX
+
+
+# Topics and logs
+
+
+def test_many_topics_that_are_not_there_cannot_grow(kit):
+    names = [f"none-{number}" for number in range(COUNT)]
+    topics = [
+        create_partitions.CreatePartitionsTopic(name=name, count=4, assignments=None)
+        for name in [*names, "t"]
+    ]
+    request = create_partitions.CreatePartitionsRequest(topics=topics, timeout_ms=1000)
+    answer = kit.ask(request, 3)
+    told = [(one.name, one.error_code) for one in answer.results]
+    assert told == [*((name, UNKNOWN) for name in names), ("t", 0)]
+    assert kit.stretches.longest < CALLS_MAX
+
+
+def test_a_topic_grows_by_no_more_partitions_than_one_request_may_make(kit):
+    to_one = create_partitions.CreatePartitionsAssignment(broker_ids=[kit.node.broker_id])
+    topic = create_partitions.CreatePartitionsTopic(
+        name="t", count=COUNT + 3, assignments=[to_one] * COUNT
+    )
+    request = create_partitions.CreatePartitionsRequest(topics=[topic], timeout_ms=1000)
+    (told,) = kit.ask(request, 3).results
+    assert told.error_code == ErrorCode.POLICY_VIOLATION
+    assert "at most 10000 are taken" in told.error_message
+
+
+@pytest.mark.parametrize("indexes", [range(COUNT), [0, 1, 2] * (COUNT // 3)], ids=["new", "same"])
+def test_records_of_many_partitions_are_deleted(kit, indexes):
+    kit.produce("t", 1)
+    kit.stretches.longest = 0
+    asked = [
+        delete_records.DeleteRecordsPartition(partition_index=index, offset=-1) for index in indexes
+    ]
+    topic = delete_records.DeleteRecordsTopic(name="t", partitions=asked)
+    answer = kit.ask(delete_records.DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+    (found,) = answer.topics
+    told = [(one.partition_index, one.error_code, one.low_watermark) for one in found.partitions]
+    starts = {0: 0, 1: 1, 2: 0}
+    assert told == [
+        (index, 0, starts[index]) if index in starts else (index, UNKNOWN, -1) for index in indexes
+    ]
+    assert kit.stretches.longest < 2 * CALLS_MAX, "moving a start takes more than most things do"
+
+
+def test_directories_with_many_partitions_that_are_not_there(kit):
+    topic = describe_log_dirs.DescribableLogDirTopic(topic="t", partitions=list(range(1, COUNT)))
+    answer = kit.ask(describe_log_dirs.DescribeLogDirsRequest(topics=[topic]), 4)
+    (directory,) = answer.results
+    (found,) = directory.topics
+    assert [one.partition_index for one in found.partitions] == [1, 2]
     assert kit.stretches.longest < CALLS_MAX

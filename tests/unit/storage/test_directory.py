@@ -288,9 +288,27 @@ def test_folder_that_says_nonsense_is_not_served(disk: SimDisk) -> None:
     put(disk, "/data/orders.eu-west-0/partition.metadata", b"nonsense")
     contents = directory.open(CLUSTER, 1)
     assert contents.partitions[0].topic_id is None
-    assert contents.problems[0].startswith("/data/orders.eu-west-0 is not served: ")
+    assert contents.problems[0].startswith("/data/orders.eu-west-0 does not say whose it is: ")
     with pytest.raises(CorruptPartitionMetadata):
         directory.open_log(ORDERS, ORDERS_ID, CONFIG, 1000)
+
+
+@pytest.mark.parametrize(
+    "left", [b"nonsense", b"version: 0\ntopic_id: T9bdoGJ3Q76HSFftZDdzew", b"version: 1"]
+)
+def test_damaged_id_is_known_by_its_sum(disk: SimDisk, left: bytes) -> None:
+    directory = kafkas(disk)
+    directory.open(CLUSTER, 1)
+    log = directory.open_log(ORDERS, ORDERS_ID, CONFIG, 1000)
+    log.assign_epoch(3)
+    log.close(clean=True)
+    put(disk, "/data/orders.eu-west-0/partition.metadata", left)
+    again = directory_on(disk)
+    again.open(CLUSTER, 1)
+    assert again.was_of(ORDERS, ORDERS_ID)
+    assert not again.was_of(ORDERS, OTHER_ID)
+    again.open_log(ORDERS, ORDERS_ID, CONFIG, 1000).close(clean=True)
+    assert again.holds(ORDERS, ORDERS_ID)
 
 
 @pytest.mark.parametrize("left", [b"", bytes(43)])

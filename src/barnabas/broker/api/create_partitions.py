@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker import topic_creation
+from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -16,16 +17,19 @@ from barnabas.wire.messages.create_partitions import (
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
     from barnabas.broker.node import Node
+    from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
     from barnabas.model.cluster import Topic
 
+#: Waiting for changes before it, and a plan.
+_STEPS_PER_TOPIC: Final = 5
 
-def handle(call: Call) -> Task[CreatePartitionsResponse]:
+
+def handle(call: Call) -> Task[Response]:
     """Grow each topic on its own, or with validate_only just check. A name given twice is refused once."""
     request: CreatePartitionsRequest = call.request
-    wanted: dict[str, list[CreatePartitionsTopic]] = {}
-    for topic in request.topics:
-        wanted.setdefault(topic.name, []).append(topic)
+    pieces = Pieces(call, finishes=True)
+    wanted = yield from pieces.work(len(request.topics), lambda: _by_name(request.topics))
     results = []
     for name, asked in wanted.items():
         try:
@@ -36,7 +40,10 @@ def handle(call: Call) -> Task[CreatePartitionsResponse]:
             results.append(_answer(name, refusal.code, refusal.message))
         else:
             results.append(_answer(name, ErrorCode.NONE, None))
-    return CreatePartitionsResponse(results=results)
+        pieces.count(_STEPS_PER_TOPIC)
+        if pieces.is_full:
+            yield pieces.pause
+    return (yield from pieces.respond(lambda: CreatePartitionsResponse(results=results)))
 
 
 def refuse(
@@ -46,6 +53,13 @@ def refuse(
     return CreatePartitionsResponse(
         results=[_answer(topic.name, code, message) for topic in request.topics]
     )
+
+
+def _by_name(topics: list[CreatePartitionsTopic]) -> dict[str, list[CreatePartitionsTopic]]:
+    wanted: dict[str, list[CreatePartitionsTopic]] = {}
+    for topic in topics:
+        wanted.setdefault(topic.name, []).append(topic)
+    return wanted
 
 
 def _grow(node: Node, asked: CreatePartitionsTopic, request: CreatePartitionsRequest) -> Task[None]:

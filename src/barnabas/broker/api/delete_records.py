@@ -9,8 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.dropping import drop_before_starts
+from barnabas.broker.pieces import Pieces
 from barnabas.model.cluster import INTERNAL_TOPICS
-from barnabas.model.errors import ErrorCode
+from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -20,8 +21,13 @@ from barnabas.wire.messages.delete_records import (
 
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
+    from barnabas.broker.node import Node
+    from barnabas.broker.pieces import Response
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
+
+    #: Logs whose start was moved, with the answers that tell it.
+    _Moved = dict[Replica, list[DeleteRecordsPartitionResult]]
 
 #: Asks for everything that readers may see to be deleted.
 HIGH_WATERMARK: Final = -1
@@ -30,55 +36,62 @@ _NO_OFFSET: Final = -1
 _LOOK_AGAIN_MS: Final = 20
 
 
-def handle(call: Call) -> Task[DeleteRecordsResponse]:
+def handle(call: Call) -> Task[Response]:
     """Move the start of each log, and answer when it is written down."""
-    node = call.node
-    topics = []
-    moved: list[Replica] = []
-    for topic in call.request.topics:
-        results = []
-        for asked in topic.partitions:
-            replica = node.led(topic.name, asked.partition_index)
-            outcome = _move_start(replica, asked.offset)
-            if not isinstance(replica, ErrorCode) and not isinstance(outcome, ErrorCode):
-                moved.append(replica)
-            results.append(_result(asked.partition_index, outcome))
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    response = DeleteRecordsResponse(topics=topics)
-    directories = {replica.directory.path: replica.directory for replica in moved}
+    deadline_ms = call.node.world.clock.monotonic_ms() + max(0, call.request.timeout_ms)
+    pieces = Pieces(call, finishes=True)
+    moved: _Moved = {}
+    topics = yield from _move_starts(call, pieces, moved)
     try:
-        for directory in directories.values():
-            here = [replica for replica in moved if replica.directory is directory]
-            yield from drop_before_starts(node, directory, here)
+        yield from _drop(call.node, moved)
     except OSError as problem:
-        return refuse(call.request, ErrorCode.KAFKA_STORAGE_ERROR, str(problem))
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(problem)) from problem
+    for replica, results in moved.items():
+        code = yield from _wait_for_followers(call.node, replica, deadline_ms)
+        if code:
+            for result in results:
+                result.error_code, result.low_watermark = code, _NO_OFFSET
+    return (yield from pieces.respond(lambda: DeleteRecordsResponse(topics=topics)))
+
+
+def _move_starts(call: Call, pieces: Pieces, moved: _Moved) -> Task[list[DeleteRecordsTopicResult]]:
+    topics = []
+    for topic in call.request.topics:
+        results: list[DeleteRecordsPartitionResult] = []
+        for asked in topic.partitions:
+            replica = call.node.led(topic.name, asked.partition_index)
+            outcome = _move_start(replica, asked.offset)
+            results.append(_result(asked.partition_index, outcome))
+            if not isinstance(replica, ErrorCode) and not isinstance(outcome, ErrorCode):
+                moved.setdefault(replica, []).append(results[-1])
+            pieces.count(1)
+            if pieces.is_full:
+                yield pieces.pause
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+        pieces.count(1)
+    return topics
+
+
+def _drop(node: Node, moved: _Moved) -> Task[None]:
+    by_directory: dict[str, list[Replica]] = {}
     for replica in moved:
-        if replica.state.followers:
-            yield from _wait_for_followers(call, replica, response)
-    return response
+        by_directory.setdefault(replica.directory.path, []).append(replica)
+    for replicas in by_directory.values():
+        yield from drop_before_starts(node, replicas[0].directory, replicas)
 
 
-def _wait_for_followers(
-    call: Call, replica: Replica, response: DeleteRecordsResponse
-) -> Task[None]:
+def _wait_for_followers(node: Node, replica: Replica, deadline_ms: int) -> Task[ErrorCode]:
     """Wait until every live replica has deleted the records, too, or the request's time is over."""
-    node, log, state = call.node, replica.log, replica.state
-    deadline_ms = node.world.clock.monotonic_ms() + max(0, call.request.timeout_ms)
+    log, state = replica.log, replica.state
+    if not state.followers:
+        return ErrorCode.NONE
     while state.low_watermark(log.log_start_offset, node.cluster.brokers) < log.log_start_offset:
         if not state.is_leader:
-            _tell(response, replica, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if node.world.clock.monotonic_ms() >= deadline_ms or node.stopping:
-            _tell(response, replica, ErrorCode.REQUEST_TIMED_OUT)
-            return
+            return ErrorCode.REQUEST_TIMED_OUT
         yield partial(node.pause, _LOOK_AGAIN_MS)
-
-
-def _tell(response: DeleteRecordsResponse, replica: Replica, code: ErrorCode) -> None:
-    for topic in response.topics:
-        for partition in topic.partitions:
-            if (topic.name, partition.partition_index) == replica.key:
-                partition.error_code, partition.low_watermark = code, _NO_OFFSET
+    return ErrorCode.NONE
 
 
 def refuse(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.wire.messages.describe_log_dirs import (
@@ -18,19 +19,23 @@ if TYPE_CHECKING:
     from barnabas.broker.call import Call
     from barnabas.broker.log_moves import Move
     from barnabas.broker.node import Node
+    from barnabas.broker.pieces import Response
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
     from barnabas.storage.directory import LogDirectory
 
 
-def handle(call: Call) -> Task[DescribeLogDirsResponse]:
+def handle(call: Call) -> Task[Response]:
     """Describe every directory with the partitions asked for, or with all."""
-    wanted = _wanted(call.request)
+    pieces = Pieces(call)
+    request: DescribeLogDirsRequest = call.request
+    asked = sum(1 + len(topic.partitions) for topic in request.topics or ())
+    wanted = yield from pieces.work(asked, lambda: _wanted(request))
     results = []
     for directory in call.node.directories:
-        result = yield from _describe(call.node, directory, wanted)
+        result = yield from _describe(call.node, pieces, directory, wanted)
         results.append(result)
-    return DescribeLogDirsResponse(results=results)
+    return (yield from pieces.respond(lambda: DescribeLogDirsResponse(results=results)))
 
 
 def refuse(
@@ -49,7 +54,7 @@ def _wanted(request: DescribeLogDirsRequest) -> set[TopicPartition] | None:
 
 
 def _describe(
-    node: Node, directory: LogDirectory, wanted: set[TopicPartition] | None
+    node: Node, pieces: Pieces, directory: LogDirectory, wanted: set[TopicPartition] | None
 ) -> Task[DescribeLogDirsResult]:
     def job() -> tuple[int, int]:
         return node.world.disk.space(directory.path)
@@ -62,7 +67,10 @@ def _describe(
     except OSError:
         return failed
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
-    for replica in node.replicas:
+    for replica in list(node.replicas):
+        pieces.count(1)
+        if pieces.is_full:
+            yield pieces.pause
         if replica.directory is directory and (wanted is None or replica.key in wanted):
             by_topic.setdefault(replica.key.topic, []).append(_partition(replica))
     for move in node.moves.into(directory):

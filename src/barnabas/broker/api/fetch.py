@@ -17,6 +17,7 @@ from barnabas.broker import fetch_wanted
 from barnabas.broker.fetch_look import Look, Reading
 from barnabas.broker.fetch_wanted import TOPIC_IDS_SINCE
 from barnabas.broker.follower_look import FollowerLook, note_positions
+from barnabas.broker.near_look import NearLook, is_rack_aware
 from barnabas.broker.pieces import PIECE, Pieces
 from barnabas.broker.replicas import end_key, stable_key
 from barnabas.core.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
@@ -139,6 +140,7 @@ class _Answer:
                     reading.wanted.partition, code,
                     reading.high_watermark, reading.last_stable_offset, reading.log_start_offset,
                     reading.records, reading.aborted if self._shows_aborted and not code else None,
+                    reading.preferred,
                 )  # fmt: skip
         return writer.finish()
 
@@ -263,11 +265,14 @@ class _Fetch:
 
     def _new_look(self, *, nowait: bool) -> Look:
         call = self.call
-        look = Look(
+        rack = call.request.rack_id
+        look = (NearLook if rack and is_rack_aware(call.node) else Look)(
             call.node, call.request.max_bytes,
             by_id=call.version >= TOPIC_IDS_SINCE, committed_only=self._committed_only, nowait=nowait,
         )  # fmt: skip
         look.leader_only = call.version < _FOLLOWERS_SINCE
+        if isinstance(look, NearLook):
+            look.rack = rack
         return look
 
     def _look_in_pieces(self) -> Task[Response | None]:
@@ -329,7 +334,7 @@ class _Fetch:
         request, found = self.call.request, self._found
         return (
             found.has_failed
-            or found.has_diverging
+            or found.is_urgent
             or found.size_bytes >= request.min_bytes
             or request.max_wait_ms <= 0
             or not self._wanted

@@ -2,59 +2,73 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from barnabas.core.group.classic.requests import LeaveReply, LeaveRequest, LeavingMember
+from barnabas.broker.pieces import Pieces, slices
+from barnabas.core.group.classic.requests import (
+    LeaveReply,
+    LeaveRequest,
+    LeavingMember,
+    LeftMember,
+)
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
+    MemberIdentity,
     MemberResponse,
 )
 
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
+    from barnabas.broker.pieces import Response
+    from barnabas.broker.tasks import Task
 
 _MANY_SINCE: Final = 3
 
 
-def handle(call: Call) -> Any:  # noqa: ANN401
-    """Let them go; one answer per member."""
+def handle(call: Call) -> Task[Response]:
+    """Let them go; one answer per member. Of very many some go at a time."""
     asked: LeaveGroupRequest = call.request
     if not asked.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs an id")
     if call.version < _MANY_SINCE:
-        members: tuple[LeavingMember, ...] = (LeavingMember(asked.member_id),)
-    else:
-        members = tuple(
-            LeavingMember(one.member_id, one.group_instance_id) for one in asked.members
-        )
-    request = LeaveRequest(asked.group_id, members)
-    return call.node.coordinators.ask(
-        call,
-        asked.group_id,
+        (one,) = yield from _leave(call, [MemberIdentity(member_id=asked.member_id)])
+        return LeaveGroupResponse(error_code=one.error_code)
+    pieces = Pieces(call, finishes=True)
+    left: list[LeftMember] = []
+    for some in slices(asked.members):
+        left += yield from _leave(call, some)
+        pieces.count(len(some))
+        if pieces.is_full:
+            yield pieces.pause
+    return (yield from pieces.respond(lambda: _response(left)))
+
+
+def _leave(call: Call, some: list[MemberIdentity]) -> Task[tuple[LeftMember, ...]]:
+    group_id = call.request.group_id
+    members = tuple(LeavingMember(one.member_id, one.group_instance_id) for one in some)
+    request = LeaveRequest(group_id, members)
+    coordinators = call.node.coordinators
+    reply: LeaveReply = yield coordinators.asking(
+        coordinators.find(group_id),
         lambda shard, ticket, now_ms, wall_ms: shard.leave(ticket, request, now_ms, wall_ms),
-        _respond,
     )
+    if reply.error_code:
+        raise KafkaError(reply.error_code, "")
+    return reply.members
 
 
-def _respond(call: Call, reply: LeaveReply) -> LeaveGroupResponse:
-    code = reply.error_code
-    if call.version < _MANY_SINCE:
-        # One member, one code.
-        if not code and reply.members:
-            code = reply.members[0].error_code
-        return LeaveGroupResponse(error_code=code)
+def _response(left: list[LeftMember]) -> LeaveGroupResponse:
     return LeaveGroupResponse(
-        error_code=code,
         members=[
             MemberResponse(
                 member_id=one.member_id,
                 group_instance_id=one.group_instance_id,
                 error_code=one.error_code,
             )
-            for one in reply.members
-        ],
+            for one in left
+        ]
     )
 
 

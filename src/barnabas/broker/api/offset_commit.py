@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.commit_lane import open_commit_lane
-from barnabas.broker.pieces import PIECE, Pieces
+from barnabas.broker.pieces import Pieces, slices
 from barnabas.core.group.offset_requests import (
     CommitPartition,
     CommitReply,
@@ -72,8 +72,7 @@ def _know_long_topic(
     pieces: Pieces,
 ) -> Task[None]:
     known: CommitTopic | None = None
-    for start in range(0, max(len(topic.partitions), 1), PIECE):
-        some = topic.partitions[start : start + PIECE]
+    for some in slices(topic.partitions):
         part = OffsetCommitRequestTopic(name=topic.name, topic_id=topic.topic_id, partitions=some)
         for found in _known_topics(call, [part], refused):
             if known is None:

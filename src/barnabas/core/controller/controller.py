@@ -28,7 +28,6 @@ from barnabas.core.controller.view import (
     NO_LEADER,
     ClusterView,
     ElectionType,
-    LiveBroker,
     PartitionView,
     ReadTopic,
 )
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from barnabas.core.controller.settings import ControllerSettings
     from barnabas.core.controller.verdict import Verdict
     from barnabas.core.controller.view import ReadState, Snapshot
+    from barnabas.model.cluster import LiveBroker
     from barnabas.model.ids import TopicPartition
 
 

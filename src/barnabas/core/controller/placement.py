@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from barnabas.core.controller.assignment import Replicas
-    from barnabas.core.controller.view import LiveBroker
+    from barnabas.model.cluster import LiveBroker
 
 
 def place_partitions(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from barnabas.core.controller.assignment import Assignment, Replicas
     from barnabas.core.controller.effects import Stop
     from barnabas.core.controller.settings import ControllerSettings
+    from barnabas.model.cluster import LiveBroker
     from barnabas.model.ids import TopicPartition
 
 #: Nobody leads.
@@ -30,15 +31,6 @@ class ElectionType(Enum):
 
     PREFERRED = 0
     UNCLEAN = 1
-
-
-@dataclass(frozen=True, slots=True)
-class LiveBroker:
-    """A broker that is registered. The epoch is that of its registration: it has another one after a restart."""
-
-    id: int
-    epoch: int
-    rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

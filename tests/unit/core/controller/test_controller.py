@@ -6,7 +6,8 @@ from controller_kit import Host
 
 from barnabas.core.controller.effects import EPOCH_DURING_DELETE, Effects, Stop, Tell
 from barnabas.core.controller.settings import ControllerSettings
-from barnabas.core.controller.view import ElectionType, LiveBroker
+from barnabas.core.controller.view import ElectionType
+from barnabas.model.cluster import LiveBroker
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 

@@ -9,10 +9,10 @@ from barnabas.core.controller.settings import ControllerSettings
 from barnabas.core.controller.view import (
     ClusterView,
     Leadership,
-    LiveBroker,
     PartitionView,
     TopicView,
 )
+from barnabas.model.cluster import LiveBroker
 from barnabas.model.ids import TopicPartition
 
 T0 = TopicPartition("t", 0)

@@ -11,9 +11,9 @@ from barnabas.core.controller.view import (
     ClusterView,
     ElectionType,
     Leadership,
-    LiveBroker,
     PartitionView,
 )
+from barnabas.model.cluster import LiveBroker
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.core.controller.placement import alternating, place_partitions, start_of_added
-from barnabas.core.controller.view import LiveBroker
+from barnabas.model.cluster import LiveBroker
 from barnabas.model.errors import ErrorCode, KafkaError
 
 ANSWERS = (Path(__file__).parent / "placement_of_kafka.txt").read_text().splitlines()

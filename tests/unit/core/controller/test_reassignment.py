@@ -12,7 +12,8 @@ from barnabas.core.controller.reassignment import (
     plan_assignments,
 )
 from barnabas.core.controller.settings import ControllerSettings
-from barnabas.core.controller.view import ClusterView, LiveBroker, PartitionView, TopicView
+from barnabas.core.controller.view import ClusterView, PartitionView, TopicView
+from barnabas.model.cluster import LiveBroker
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 

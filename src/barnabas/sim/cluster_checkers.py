@@ -1,0 +1,210 @@
+"""What is always true within a cluster, seen from inside: in the store at every commit, in the nodes from time to time.
+
+Job: look, and raise a `Violation`. Must not change anything, nor draw from chance.
+
+- **one leader per epoch**: in the store, and by what the nodes believe;
+- **epochs never fall**: those of leaders, of controllers, and versions of what is stored;
+- **a fenced controller changes nothing**: who begins a leader epoch writes the present controller epoch;
+- **the high watermark never falls** within an epoch on one broker;
+- **replicas agree below the high watermark**: whatever one of them ever called committed, each has it, byte for byte;
+- **the cluster becomes whole**: led, in sync, known to everybody.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.broker import cluster_znodes
+from barnabas.sim.violation import Violation
+from barnabas.wire import batch as batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from barnabas.broker.replicas import Replica
+    from barnabas.sim.history import Key
+    from barnabas.sim.machine import Machine
+    from barnabas.sim.store import SimStore
+
+_STATE: Final = "/state"
+
+
+class _Batch(NamedTuple):
+    """What makes a batch that one."""
+
+    end_offset: int
+    leader_epoch: int
+    checksum: int
+
+
+class StoreChecker:
+    """Sees every commit, as one of the store's clients."""
+
+    def __init__(self, store: SimStore) -> None:
+        """Watch from the start."""
+        self._store = store
+        self._leaders: dict[tuple[str, int], int] = {}
+        self._states: dict[str, cluster_znodes.StoredState] = {}
+        self._controller_epoch = 0
+        store.clients["checker"] = self
+
+    def on_touched(self, paths: set[str]) -> None:
+        """Look at what was changed."""
+        tree = self._store.tree
+        if cluster_znodes.CONTROLLER_EPOCH in paths:
+            epoch = int(tree[cluster_znodes.CONTROLLER_EPOCH].data)
+            if epoch < self._controller_epoch:
+                raise Violation("epochs never fall", f"controller epoch {epoch} after a later one")
+            self._controller_epoch = epoch
+        for path in sorted(paths):
+            if path.endswith(_STATE) and path in tree:
+                self._on_state(path, cluster_znodes.read_state(tree[path]))
+
+    def _on_state(self, path: str, state: cluster_znodes.StoredState) -> None:
+        before = self._states.get(path)
+        self._states[path] = state
+        if self._leaders.setdefault((path, state.leader_epoch), state.leader) != state.leader:
+            raise Violation(
+                "one leader per epoch", f"{path}: {before} became {state} in the same epoch"
+            )
+        if before is not None and state.leader_epoch < before.leader_epoch:
+            raise Violation("epochs never fall", f"{path}: {before} became {state}")
+        begins = before is None or state.leader_epoch > before.leader_epoch
+        if begins and state.controller_epoch < self._controller_epoch:
+            raise Violation(
+                "a fenced controller changes nothing",
+                f"{path}: {state} in controller epoch {self._controller_epoch}",
+            )
+        if state.leader >= 0 and state.leader not in state.in_sync:
+            raise Violation("who leads is in sync", f"{path}: {state}")
+
+    def cut(self, *, at_once: bool) -> None:
+        """Be no real client."""
+
+    def mend(self) -> None:
+        """Be no real client."""
+
+    def lose_next_reply(self) -> None:
+        """Be no real client."""
+
+
+class NodeChecker:
+    """Looks into the nodes."""
+
+    def __init__(self, machines: Mapping[int, Machine], store: SimStore) -> None:
+        """Have seen nothing."""
+        self._machines = machines
+        self._store = store
+        self._leaders: dict[tuple[Key, int], int] = {}
+        self._watermarks: dict[tuple[int, int, Key], tuple[int, int]] = {}
+        self._committed: dict[Key, dict[int, _Batch]] = {}
+
+    def look(self) -> None:
+        """Compare what the nodes believe."""
+        for broker, machine in self._machines.items():
+            for replica in _replicas(machine):
+                self._look_at(broker, machine.life.number, replica)
+
+    def _look_at(self, broker: int, life: int, replica: Replica) -> None:
+        state, key = replica.state, (replica.key.topic, replica.key.partition)
+        if state.is_leader:
+            leader = self._leaders.setdefault((key, state.leader_epoch), broker)
+            if leader != broker:
+                raise Violation(
+                    "one leader per epoch",
+                    f"brokers {leader} and {broker} both lead {key[0]}-{key[1]} in epoch {state.leader_epoch}",
+                )
+        epoch, watermark = self._watermarks.get((broker, life, key), (-1, 0))
+        if state.leader_epoch < epoch:
+            raise Violation("epochs never fall", f"broker {broker}, {key}: {epoch} before")
+        if state.leader_epoch == epoch and state.high_watermark < watermark:
+            raise Violation(
+                "the high watermark never falls",
+                f"broker {broker}, {key[0]}-{key[1]}: from {watermark} to {state.high_watermark} in epoch {epoch}",
+            )
+        self._watermarks[broker, life, key] = (state.leader_epoch, state.high_watermark)
+
+    def compare_logs(self) -> None:
+        """See that all agree on what anybody ever called committed."""
+        for broker, machine in self._machines.items():
+            files = machine.disk.contents()
+            for replica in _replicas(machine):
+                if not replica.is_cutting:
+                    self._compare(broker, replica, files)
+
+    def _compare(self, broker: int, replica: Replica, files: Mapping[str, bytes]) -> None:
+        key = (replica.key.topic, replica.key.partition)
+        committed = self._committed.setdefault(key, {})
+        expected = 0
+        for base_offset, found in _batches(replica, files):
+            if found.end_offset > replica.state.high_watermark:
+                break
+            known = committed.setdefault(base_offset, found)
+            if known != found or base_offset != expected:
+                raise Violation(
+                    "replicas agree below the high watermark",
+                    f"broker {broker}, {key[0]}-{key[1]} at {expected}: {base_offset} {found}, once committed was {known}",
+                )
+            expected = found.end_offset
+        if expected < replica.state.high_watermark:
+            raise Violation(
+                "replicas agree below the high watermark",
+                f"broker {broker}, {key[0]}-{key[1]} ends at {expected}, below its high watermark {replica.state.high_watermark}",
+            )
+
+    # In the end
+
+    def missing(self, keys: list[Key]) -> list[str]:
+        """Say what is left until the cluster is whole."""
+        tree, found = self._store.tree, []
+        if cluster_znodes.CONTROLLER not in tree:
+            found.append("there is no controller")
+        for broker, machine in self._machines.items():
+            if cluster_znodes.broker_path(broker) not in tree:
+                failure = f", last failure {machine.last_failure!r}" if machine.is_off else ""
+                found.append(f"broker {broker} is not registered{failure}")
+        for key in keys:
+            node = tree.get(cluster_znodes.state_path(*key))
+            if node is None:
+                found.append(f"{key[0]}-{key[1]} has no state")
+            else:
+                found += self._partition_missing(key, cluster_znodes.read_state(node))
+        return found
+
+    def _partition_missing(self, key: Key, stored: cluster_znodes.StoredState) -> Iterator[str]:
+        name = f"{key[0]}-{key[1]}"
+        if stored.leader < 0:
+            yield f"{name} has no leader, in sync {list(stored.in_sync)}"
+            return
+        machine = self._machines[stored.leader]
+        led = [one for one in _replicas(machine) if one.key == key and one.state.is_leader]
+        if not led or led[0].state.leader_epoch != stored.leader_epoch:
+            yield f"{name}: broker {stored.leader} does not lead in epoch {stored.leader_epoch}"
+            return
+        replicas = led[0].state.replicas
+        if sorted(stored.in_sync) != sorted(replicas) or len(replicas) < 3:
+            yield f"{name}: in sync {list(stored.in_sync)} of {list(replicas)}"
+        for broker in replicas:
+            if not any(
+                one.key == key and one.state.leader_epoch == stored.leader_epoch
+                for one in _replicas(self._machines[broker])
+            ):
+                yield f"{name}: broker {broker} knows nothing of epoch {stored.leader_epoch}"
+
+
+def _replicas(machine: Machine) -> list[Replica]:
+    if machine.node is None or not machine.life.was_up or machine.life.is_over:
+        return []
+    return [replica for replica in machine.node.replicas if not replica.offline]
+
+
+def _batches(replica: Replica, files: Mapping[str, bytes]) -> Iterator[tuple[int, _Batch]]:
+    """Read a log as it lies on the disk."""
+    folder = replica.log.directory + "/"
+    names = sorted(path for path in files if path.startswith(folder) and path.endswith(".log"))
+    for name in names:
+        for _position, header in batches.headers(memoryview(files[name])):
+            yield (
+                header.base_offset,
+                _Batch(header.last_offset + 1, header.partition_leader_epoch, header.crc),
+            )
