@@ -91,6 +91,8 @@ class Fetchers:
     def follow(self, replica: Replica) -> None:
         """Pull a partition from the leader that its state names, from now on."""
         self.leave(replica.key)
+        if replica.offline:
+            return
         leader = replica.state.leader
         number = replica.key.partition % self._node.config.get_int("num.replica.fetchers")
         fetcher = self._by_leader.get((leader, number))
@@ -234,6 +236,8 @@ class Fetcher:
             if position == followed.sent and not is_full:
                 continue
             followed.sent = position
+            # Both in one request would end with the leader leaving it out.
+            self._forgotten.pop((followed.replica.topic.id, key.partition), None)
             partitions = topics.setdefault(followed.replica.topic.id, [])
             partitions.append(self._wanted_partition(key.partition, position))
         forgotten: dict[bytes, list[int]] = {}
@@ -366,7 +370,9 @@ class Fetcher:
         self._pause(followed)
 
     def _pause(self, followed: _Followed) -> None:
-        """Leave a partition out for a while."""
+        """Leave a partition out for a while, if it is still pulled: its disk may have failed."""
+        if self._followed.get(followed.replica.key) is not followed:
+            return
         followed.paused_until_ms = self._node.world.clock.monotonic_ms() + self._backoff_ms
         self._drop_from_session(followed)
         self._changed[followed.replica.key] = None
