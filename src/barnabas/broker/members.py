@@ -23,6 +23,7 @@ from barnabas.broker.config_notices import ConfigNotices
 from barnabas.broker.controller import ControllerSeat
 from barnabas.broker.follower import Fetchers
 from barnabas.broker.in_sync import InSyncKeeper
+from barnabas.broker.lost_logs import LostLogs
 from barnabas.broker.orders import Orders
 from barnabas.broker.tasks import drive
 from barnabas.model.cluster import LiveBroker
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.broker.node import Node
+    from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
     from barnabas.wire.primitives import Message
 
@@ -63,6 +65,8 @@ class Members:
         self.controller = ControllerSeat(node)
         self.topics = ClusterTopics(node)
         self.config_notices = ConfigNotices(node)
+        self._lost_logs = LostLogs(node)
+        node.replicas.on_lost = self.on_lost
         self._self: LiveBroker | None = None
         self._protocols: dict[str, str] = {}
         self._is_registering = False
@@ -82,6 +86,12 @@ class Members:
     def on_brokers(self, brokers: Mapping[int, LiveBroker]) -> None:
         """Hear from the controller who is there."""
         self._node.transactions.on_brokers(brokers)
+
+    def on_lost(self, lost: list[Replica]) -> None:
+        """Hear that logs were lost with their disk: pull them no more, and let others lead them."""
+        for replica in lost:
+            self.fetchers.leave(replica.key)
+        self._lost_logs.tell()
 
     # Joining
 

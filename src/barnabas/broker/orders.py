@@ -160,7 +160,7 @@ class Orders:
     ) -> ErrorCode:
         node = self._node
         replica = node.replicas.get(*key)
-        if replica is None or replica.offline:
+        if replica is None:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if replica.topic.id != topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
@@ -170,14 +170,13 @@ class Orders:
         state.min_in_sync = replica.config.min_insync_replicas
         state.lag_max_ms = node.config.get_int("replica.lag.time.max.ms")
         try:
-            if told.leader == node.broker_id:
-                self._lead(replica, told)
-            else:
+            if told.leader != node.broker_id:
                 self._follow(replica, told)
+            elif not replica.offline:
+                self._lead(replica, told)
         except OSError as problem:
             replica.on_disk_error(problem, "begin an epoch")
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NONE
+        return ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else ErrorCode.NONE
 
     def _lead(self, replica: Replica, told: LeaderAndIsrPartitionState) -> None:
         node, state, log_ = self._node, replica.state, replica.log

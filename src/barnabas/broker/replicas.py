@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 
     #: Told of a replica and the base offset of a segment in it.
     OnDamage = Callable[["Replica", int], None]
+    #: Told of a replica that an error of its disk takes offline.
+    OnFailure = Callable[["Replica", OSError], None]
+    #: Told of replicas that are offline from now on.
+    OnLost = Callable[[list["Replica"]], None]
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +79,7 @@ class Replica:
         self._waiting: Waiting[Any] | None = None
         self._background: Background | None = None
         self._clock: Clock | None = None
-        self._on_failure: Callable[[LogDirectory, OSError], None] | None = None
+        self._on_failure: OnFailure | None = None
         self._on_damage: OnDamage | None = None
         self._passing_errors: PassingErrors | None = None
         self.metrics = TopicMetrics()
@@ -94,7 +98,7 @@ class Replica:
         waiting: Waiting[Any],
         world: World,
         metrics: TopicMetrics,
-        on_failure: Callable[[LogDirectory, OSError], None],
+        on_failure: OnFailure,
         on_damage: OnDamage,
         passing_errors: PassingErrors,
     ) -> None:
@@ -284,10 +288,14 @@ class Replica:
             self._passing_errors.tell(self.directory, self.key, doing, problem, now_ms)
             return
         log.critical("%s: offline, cannot %s: %s", self.key, doing, problem)
+        assert self._on_failure is not None
+        self._on_failure(self, problem)
+
+    def lose(self) -> None:
+        """Serve nobody any more, until the next start: those who wait hear of it."""
         self.offline = True
-        if is_of_directory(problem):
-            assert self._on_failure is not None
-            self._on_failure(self.directory, problem)
+        self.commitment.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
+        self.wake_readers()
 
     def on_damage(self, problem: BatchError | CompressionError) -> ErrorCode:
         """Have what cannot be read repaired; what to answer meanwhile: clients try again after it."""
@@ -347,6 +355,10 @@ class Replica:
             self._start_flush()
 
 
+def _tell_nobody(_lost: list[Replica]) -> None:
+    """Nobody else could serve them."""
+
+
 def _nothing() -> None:
     """Flush nothing: the answer still comes later, as callers expect."""
 
@@ -354,7 +366,15 @@ def _nothing() -> None:
 class Replicas:
     """All of them, by topic name and partition number."""
 
-    __slots__ = ("_by_topic", "_metrics", "_on_damage", "_passing_errors", "_world", "waiting")
+    __slots__ = (
+        "_by_topic",
+        "_metrics",
+        "_on_damage",
+        "_passing_errors",
+        "_world",
+        "on_lost",
+        "waiting",
+    )
 
     def __init__(self, world: World, metrics: Metrics, on_damage: OnDamage) -> None:
         """Start with none; `on_damage` is told of a segment that somebody could not read."""
@@ -364,6 +384,8 @@ class Replicas:
         self._by_topic: dict[str, dict[int, Replica]] = {}
         self._passing_errors = PassingErrors()
         self.waiting: Waiting[Any] = Waiting()
+        #: A lone broker tells nobody.
+        self.on_lost: OnLost = _tell_nobody
 
     def __iter__(self) -> Iterator[Replica]:
         """Every hosted replica, in order of creation."""
@@ -388,7 +410,7 @@ class Replicas:
         topic = replica.key.topic
         metrics = self._metrics.by_topic[topic]
         replica.attach(
-            self.waiting, self._world, metrics, self.take_offline, self._on_damage, self._passing_errors
+            self.waiting, self._world, metrics, self._on_failed, self._on_damage, self._passing_errors
         )  # fmt: skip
         # Its directory may have failed while it was being opened.
         replica.offline = replica.offline or not replica.directory.is_online
@@ -403,12 +425,19 @@ class Replicas:
         directory.failure = problem
         lost = [replica for replica in self if replica.directory is directory]
         for replica in lost:
-            replica.offline = True
-            replica.wake_readers()
+            replica.lose()
         log.critical(
             "log directory %s is offline until the next start, with %d partitions: %s",
             directory.path, len(lost), problem,
         )  # fmt: skip
+        self.on_lost(lost)
+
+    def _on_failed(self, replica: Replica, problem: OSError) -> None:
+        if is_of_directory(problem):
+            self.take_offline(replica.directory, problem)
+        else:
+            replica.lose()
+            self.on_lost([replica])
 
     def drop(self, key: TopicPartition) -> None:
         """Stop hosting one; those who wait on it are woken and find it gone."""
