@@ -26,6 +26,7 @@ from barnabas.broker.in_sync import InSyncKeeper
 from barnabas.broker.lost_logs import LostLogs
 from barnabas.broker.orders import Orders
 from barnabas.broker.tasks import drive
+from barnabas.broker.replication_throttle import FOLLOWER, LEADER, ReplicationThrottle
 from barnabas.model.cluster import LiveBroker
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.ports import CoordinationError
@@ -65,6 +66,8 @@ class Members:
         self.controller = ControllerSeat(node)
         self.topics = ClusterTopics(node)
         self.config_notices = ConfigNotices(node)
+        self.leader_throttle = ReplicationThrottle(node, LEADER)
+        self.follower_throttle = ReplicationThrottle(node, FOLLOWER)
         self._lost_logs = LostLogs(node)
         node.replicas.on_lost = self.on_lost
         self._self: LiveBroker | None = None
