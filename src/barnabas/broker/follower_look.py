@@ -50,17 +50,15 @@ class FollowerLook(Look):
             wanted.fetch_offset,
         )
         if reading.diverging is not None:
+            self.is_urgent = True
+        elif wanted.fetch_offset < log.log_end_offset:
             throttle = self._node.members.leader_throttle
             if throttle.holds(replica, self._broker_id):
                 return reading
-            self.is_urgent = True
-        elif wanted.fetch_offset < log.log_end_offset:
             problem = self._find_bytes(replica, reading, log.log_end_offset)
-            throttle.count(replica, self._broker_id, len(reading.records))
-            if not reading.records:
-                self.unserved.append(wanted)
             if problem is not None:
                 return self._fail(wanted, problem)
+            throttle.count(replica, self._broker_id, len(reading.records))
         return reading
 
 

@@ -22,11 +22,11 @@ from barnabas.broker.cluster_topics import ClusterTopics
 from barnabas.broker.config_notices import ConfigNotices
 from barnabas.broker.controller import ControllerSeat
 from barnabas.broker.follower import Fetchers
+from barnabas.broker.follower_news import Followers
 from barnabas.broker.in_sync import InSyncKeeper
 from barnabas.broker.lost_logs import LostLogs
 from barnabas.broker.orders import Orders
 from barnabas.broker.tasks import drive
-from barnabas.broker.replication_throttle import FOLLOWER, LEADER, ReplicationThrottle
 from barnabas.model.cluster import LiveBroker
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.ports import CoordinationError
@@ -62,12 +62,12 @@ class Members:
         self.is_registered = False
         self.orders = Orders(node)
         self.fetchers = Fetchers(node)
+        #: Who pulls from this broker.
+        self.followers = Followers(node.replicas.waiting.changes)
         self.in_sync = InSyncKeeper(node)
         self.controller = ControllerSeat(node)
         self.topics = ClusterTopics(node)
         self.config_notices = ConfigNotices(node)
-        self.leader_throttle = ReplicationThrottle(node, LEADER)
-        self.follower_throttle = ReplicationThrottle(node, FOLLOWER)
         self._lost_logs = LostLogs(node)
         node.replicas.on_lost = self.on_lost
         self._self: LiveBroker | None = None

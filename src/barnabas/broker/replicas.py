@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.metrics import Metrics
     from barnabas.broker.tasks import Done
+    from barnabas.core.changes import Onlooker
     from barnabas.core.partition import PartitionState
     from barnabas.model.cluster import Topic
     from barnabas.model.config.log_config import LogConfig
@@ -50,16 +51,16 @@ def stable_key(topic: str, index: int) -> tuple[str, int, str]:
     return topic, index, "stable"
 
 
-def end_key(topic: str, index: int) -> tuple[str, int, str]:
-    """Name what followers wait for."""
-    return topic, index, "end"
+def commit_key(onlooker: Onlooker) -> tuple[Onlooker, str]:
+    """Name what a follower waits for that is to learn at once what is committed."""
+    return onlooker, "committed"
 
 
 class Replica:
     """One hosted partition."""
 
     __slots__ = (
-        "_background", "_clock", "_end_key", "_flush_running", "_flush_waiters", "_on_damage", "_on_failure", "_passing_errors", "_stable_key",
+        "_background", "_clock", "_flush_running", "_flush_waiters", "_on_damage", "_on_failure", "_passing_errors", "_stable_key",
         "_told_stable_offset", "_undecided_bytes", "_waiting", "commitment", "config", "directory", "is_cutting", "key", "log", "metrics", "offline", "state", "topic",
     )  # fmt: skip
 
@@ -84,7 +85,6 @@ class Replica:
         self._passing_errors: PassingErrors | None = None
         self.metrics = TopicMetrics()
         self._stable_key = stable_key(*self.key)
-        self._end_key = end_key(*self.key)
         #: Its log is being cut: nothing is appended, and its role does not change.
         self.is_cutting = False
         #: What waits for the high watermark.
@@ -172,7 +172,8 @@ class Replica:
             return
         assert self._waiting is not None
         self.commitment.on_appended(end_offset, size_bytes)
-        self._waiting.on_bytes(self._end_key, size_bytes)
+        for onlooker in self._waiting.changes.on_change(self.key):
+            self._waiting.on_bytes(onlooker, size_bytes)
         if state.on_end_offset(end_offset):
             self.on_high_watermark()
 
@@ -180,8 +181,9 @@ class Replica:
         """Let go what waited for the high watermark, which has moved."""
         assert self._waiting is not None
         self._on_readable(self.commitment.take_readable(self.state.high_watermark))
-        # Followers learn of it with their next answer: one that waits for bytes gets it now.
-        self._waiting.on_change(self._end_key)
+        # Followers learn of it with their next answer. As in Kafka one that waits for bytes is not answered for it (KAFKA-9731).
+        for onlooker in self._waiting.changes.on_change(self.key):
+            self._waiting.on_change(commit_key(onlooker))
         self.settle()
 
     def settle(self) -> None:
@@ -241,7 +243,7 @@ class Replica:
     def wake_readers(self) -> None:
         """Let everybody who waits for bytes look again: what they wait on has changed."""
         assert self._waiting is not None
-        for key in (self.key, self._stable_key, self._end_key):
+        for key in (self.key, self._stable_key, *self._waiting.changes.on_change(self.key)):
             self._waiting.on_change(key)
 
     def append_run(
