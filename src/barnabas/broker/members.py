@@ -26,6 +26,7 @@ from barnabas.broker.follower_news import Followers
 from barnabas.broker.in_sync import InSyncKeeper
 from barnabas.broker.lost_logs import LostLogs
 from barnabas.broker.orders import Orders
+from barnabas.broker.replication_throttle import FOLLOWER, LEADER, ReplicationThrottle
 from barnabas.broker.tasks import drive
 from barnabas.model.cluster import LiveBroker
 from barnabas.model.errors import ErrorCode, KafkaError
@@ -65,6 +66,8 @@ class Members:
         #: Who pulls from this broker.
         self.followers = Followers(node.replicas.waiting.changes)
         self.in_sync = InSyncKeeper(node)
+        self.leader_throttle = ReplicationThrottle(node, LEADER)
+        self.follower_throttle = ReplicationThrottle(node, FOLLOWER)
         self.controller = ControllerSeat(node)
         self.topics = ClusterTopics(node)
         self.config_notices = ConfigNotices(node)
