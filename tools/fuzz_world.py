@@ -13,8 +13,9 @@ from typing import Any
 from barnabas.broker.node import Node
 from barnabas.broker.tasks import drive
 from barnabas.model.config.broker_config import BrokerConfig
-from barnabas.ports import CoordinationError, Create, Delete, FileSlice, Operation, World, ZNode
+from barnabas.ports import FileSlice, Operation, World, ZNode
 from barnabas.sim.disk import SimDisk
+from barnabas.sim.store import SimStore, is_below
 
 START_MS = 1_700_000_000_000
 
@@ -68,7 +69,8 @@ class FuzzEvents:
         self._timers: list[tuple[int, int, FuzzTimer]] = []
         self._booked = 0
         self._later: deque[Callable[[], None]] = deque()
-        self._znodes: dict[str, ZNode] = {}
+        self._store = SimStore()
+        self._session = self._store.open_session("")
 
     def call_at(self, deadline_ms: int, call: Callable[[], None]) -> FuzzTimer:
         """Book a call."""
@@ -96,27 +98,21 @@ class FuzzEvents:
         self, path: str, done: Callable[[Mapping[str, ZNode], BaseException | None], None]
     ) -> None:
         """Answer with the znodes at or below `path`."""
-        below = path.rstrip("/") + "/"
-        tree = {p: node for p, node in self._znodes.items() if p == path or p.startswith(below)}
+        tree = {each: node for each, node in self._store.tree.items() if is_below(each, path)}
         self._later.append(lambda: done(tree, None))
 
+    def read(self, path: str, done: Callable[[ZNode | None, BaseException | None], None]) -> None:
+        """Answer with one znode."""
+        found = self._store.tree.get(path)
+        self._later.append(lambda: done(found, None))
+
     def commit(
-        self, operations: Sequence[Operation], done: Callable[[None, BaseException | None], None]
+        self,
+        operations: Sequence[Operation],
+        done: Callable[[Sequence[str], BaseException | None], None],
     ) -> None:
         """Do all operations or none."""
-
-        def work() -> None:
-            znodes = dict(self._znodes)
-            try:
-                for operation in operations:
-                    _apply(znodes, operation)
-            except CoordinationError as refusal:
-                done(None, refusal)
-            else:
-                self._znodes = znodes
-                done(None, None)
-
-        self._later.append(work)
+        self._later.append(lambda: done(*self._store.commit(operations, self._session)))
 
     def settle(self) -> None:
         """Run all jobs, and those they start."""
@@ -133,24 +129,6 @@ class FuzzEvents:
             if timer.call is not None:
                 timer.call()
         self.settle()
-
-
-def _apply(znodes: dict[str, ZNode], operation: Operation) -> None:
-    path, there = operation.path, znodes.get(operation.path)
-    if isinstance(operation, Create):
-        if there is not None:
-            raise CoordinationError("NODE_EXISTS", path)
-        znodes[path] = ZNode(operation.data, 0)
-        return
-    if there is None:
-        raise CoordinationError("NO_NODE", path)
-    if operation.version not in (-1, there.version):
-        raise CoordinationError("BAD_VERSION", path)
-    if isinstance(operation, Delete):
-        for below in [p for p in znodes if p == path or p.startswith(path + "/")]:
-            del znodes[below]
-        return
-    znodes[path] = ZNode(operation.data, there.version + 1)
 
 
 class FuzzLink:
