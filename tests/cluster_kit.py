@@ -138,6 +138,11 @@ class Cluster:
         with RawClient(self.address_of(broker_id)) as client:
             return client.ask(request, version)
 
+    def ask_controller(self, request, version):
+        """Ask whoever is controller, once one is known."""
+        wait_until(lambda: self.controller > 0, "there is a controller")
+        return self.ask(request, version, self.controller)
+
     def create(self, topic, assignment, **configs):
         """Create a topic with these replica lists."""
         new = NewTopic(
@@ -242,6 +247,10 @@ class Load:
         """Wait until so many more are acknowledged."""
         target = len(self.acked) + count
         wait_until(lambda: len(self.acked) >= target, "more is acknowledged")
+
+    def of(self, partition):
+        """Offsets of one partition that were acknowledged."""
+        return [at[1] for at in list(self.acked.values()) if at[0] == partition]
 
     def take_longest_gap(self):
         """Return for how many seconds nothing was acknowledged, at most, since this was last asked."""
