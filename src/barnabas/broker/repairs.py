@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.file_removal import remove_files_later
 from barnabas.broker.tasks import drive
+from barnabas.storage.epoch_spans import NO_EPOCHS, EpochSpans
 from barnabas.storage.rescue import Place, rescue
 
 if TYPE_CHECKING:
@@ -91,14 +92,13 @@ class Repairs:
             return
         if log_.segments[-1].base_offset == base_offset:
             log_.roll(world.clock.now_ms())  # closed segments alone can be exchanged
-        ends = [
-            following.base_offset
-            for segment, following in pairwise(log_.segments)
-            if segment.base_offset == base_offset
-        ]
-        if not ends:
+        found = [pair for pair in pairwise(log_.segments) if pair[0].base_offset == base_offset]
+        if not found:
             return  # dropped since
-        place = Place(log_.directory, base_offset, ends[0], ends[0])
+        segment, end = found[0][0], found[0][1].base_offset
+        # What was written since the log was opened may be of newer epochs.
+        epochs = EpochSpans(log_.epochs.entries) if segment.epochs else NO_EPOCHS
+        place = Place(log_.directory, base_offset, end, end, epochs)
         job = partial(
             rescue, world.disk, place,
             index_interval_bytes=log_.config.index_interval_bytes, may_have_gaps=log_.may_have_gaps,

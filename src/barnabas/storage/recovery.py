@@ -30,6 +30,7 @@ from barnabas.core.epochs import LeaderEpochs
 from barnabas.core.producer_state import ProducerStates
 from barnabas.storage import checksums, epoch_file, quarantine
 from barnabas.storage.checksums import sum_of
+from barnabas.storage.epoch_spans import NO_EPOCHS, EpochSpans
 from barnabas.storage.index_fit import load_indexes
 from barnabas.storage.leftovers import clear_leftovers
 from barnabas.storage.names import (
@@ -134,7 +135,8 @@ class _Loading:
         if self.snapshots.latest >= 0 and not self.snapshots.is_latest_known:
             self.sums.clear()  # somebody else has written here since
             self.snapshots.sums.clear()
-        self.epochs, self.saved_epochs, self.epochs_start = self._load_epochs()
+        self.epochs, self.saved_epochs, self.known_epochs = self._load_epochs()
+        self.epochs_start = self.known_epochs.start
         self.start_offset = left.start_offset(self.epochs_start)
 
     def run(self) -> Loaded:
@@ -166,6 +168,8 @@ class _Loading:
         if self.epochs.entries != (self.saved_epochs or []):
             write_epochs(self.disk, self.directory, self.epochs)
             self.names_changed = True
+        for segment in self.segments:
+            segment.epochs = self.known_epochs
         self._sync_repairs()
         bases = [segment.base_offset for segment in self.segments]
         if self.snapshots.remove_strays(bases, log_start_offset, log_end_offset):
@@ -292,7 +296,7 @@ class _Loading:
         end = following
         if end is None:
             end = known_end if self.left.clean and known_end > base else _NO_END
-        place = Place(self.directory, base, end, known_end)
+        place = Place(self.directory, base, end, known_end, self.known_epochs)
         cleaned, lost = rescue(
             self.disk, place,
             index_interval_bytes=self.config.index_interval_bytes, may_have_gaps=self.may_have_gaps,
@@ -446,19 +450,20 @@ class _Loading:
         self.snapshots.write(self.producers, offset)
         self.names_changed = True
 
-    def _load_epochs(self) -> tuple[LeaderEpochs, list[EpochEntry] | None, int | None]:
-        """Return the history, what its file says (None if there is no good one), and where it begins, if that is sure."""
+    def _load_epochs(self) -> tuple[LeaderEpochs, list[EpochEntry] | None, EpochSpans]:
+        """Return the history, what its file says (None if there is no good one), and the history once more if that is sure."""
         try:
             content = self.disk.read_file(f"{self.directory}/{LEADER_EPOCHS}")
             epochs = LeaderEpochs(epoch_file.decode(content))
         except (FileNotFoundError, ValueError):
-            return LeaderEpochs(), None, None
+            return LeaderEpochs(), None, NO_EPOCHS
         entries, known = list(epochs.entries), self.sums.get(LEADER_EPOCHS)
         if known == sum_of(content):
-            return epochs, entries, entries[0].start_offset if entries else None
+            # After a crash the file may be older than what was written last.
+            return epochs, entries, EpochSpans(entries, self.recovery_point)
         if known is not None and self.left.clean:
-            return LeaderEpochs(), None, None
-        return epochs, entries, None
+            return LeaderEpochs(), None, NO_EPOCHS
+        return epochs, entries, NO_EPOCHS
 
     def _rebuild_epochs(self) -> None:
         """Take the history from the batches that will not be checked anyway."""
