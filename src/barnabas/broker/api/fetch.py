@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from barnabas.broker import fetch_wanted
 from barnabas.broker.fetch_look import Look, Reading
@@ -117,13 +117,17 @@ class _Answer:
         for reading in readings:
             self._topics.setdefault(reading.wanted.key[0], []).append(reading)  # type: ignore[index]
 
-    def count(self, metrics: Metrics) -> None:
-        """Let the topics' counters know."""
+    def count(self, metrics: Metrics, *, is_copied: bool) -> None:
+        """Let the topics' counters know; `is_copied`: by a follower."""
         for readings in self._topics.values():
             counters = metrics.by_topic.get(readings[0].wanted.topic)
             if counters is not None:
                 counters.fetches += len(readings)
-                counters.bytes_out += sum([len(reading.records) for reading in readings])
+                size_bytes = sum([len(reading.records) for reading in readings])
+                if is_copied:
+                    counters.replication_bytes_out += size_bytes
+                else:
+                    counters.bytes_out += size_bytes
                 counters.failed_fetches += sum([reading.error_code != 0 for reading in readings])
 
     def encode(self, version: int) -> list[Any]:
@@ -193,6 +197,7 @@ class _Watch:
 class _Fetch:
     """One fetch under way: what is wanted, what has been found."""
 
+    is_of_follower: ClassVar[bool] = False
     __slots__ = (
         "_chosen", "_committed_only", "_deadline_ms", "_found", "_incremental", "_session", "_taken", "_timer", "_waiter", "_wanted", "call",
     )  # fmt: skip
@@ -295,7 +300,7 @@ class _Fetch:
             len(readings),
             partial(_Answer, session_id, readings, shows_aborted=self._committed_only),
         )
-        answer.count(self.call.node.metrics)
+        answer.count(self.call.node.metrics, is_copied=self.is_of_follower)
         return (yield from pieces.respond(lambda: answer))
 
     def _look_at_many(self, pieces: Pieces, *, nowait: bool) -> Task[bool]:
@@ -425,7 +430,7 @@ class _Fetch:
 
     def _answer(self, session_id: int, readings: list[Reading]) -> _Answer:
         answer = _Answer(session_id, readings, shows_aborted=self._committed_only)
-        answer.count(self.call.node.metrics)
+        answer.count(self.call.node.metrics, is_copied=self.is_of_follower)
         return answer
 
 
@@ -433,6 +438,8 @@ class _FollowerFetch(_Fetch):
     """One fetch of a follower: it waits for anything that is appended, not for what is committed."""
 
     __slots__ = ("_broker_id", "_named", "_news")
+
+    is_of_follower = True
 
     _found: FollowerLook
 
