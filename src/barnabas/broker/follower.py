@@ -207,8 +207,7 @@ class Fetcher:
             return
         now_ms = self._node.world.clock.monotonic_ms()
         self._hold_throttled(now_ms)
-        wanted = [one for one in self._followed.values() if self._is_wanted(one, now_ms)]
-        if not wanted:
+        if not any(self._is_wanted(one, now_ms) for one in self._followed.values()):
             self._wait_for_paused(now_ms)
             return
         request = self._request()

@@ -32,7 +32,7 @@ class FollowerLook(Look):
         """Look for this broker."""
         super().__init__(node, max_bytes, by_id=by_id, committed_only=False, nowait=nowait)
         self._broker_id = broker_id
-        #: There are bytes for these, and no room in the answer.
+        #: There are bytes for these, and no room in the answer, or they are held back.
         self.unserved: list[Wanted] = []
 
     def _read(self, wanted: Wanted) -> Reading:
@@ -52,6 +52,7 @@ class FollowerLook(Look):
         elif wanted.fetch_offset < log.log_end_offset:
             throttle = self._node.members.leader_throttle
             if throttle.holds(replica, self._broker_id):
+                self.unserved.append(wanted)
                 return reading
             problem = self._find_bytes(replica, reading, log.log_end_offset)
             if problem is not None:
