@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CALM_US: Final = SECOND // 2
 TROUBLE_US: Final = 8 * SECOND
 #: Once healed, everything must be done within this time.
-PATIENCE_US: Final = 60 * SECOND
+PATIENCE_US: Final = 30 * SECOND
 #: What was asked for and given up may still take effect.
 SETTLING_US: Final = 3 * SECOND
 LOOK_US: Final = 40 * MS
