@@ -60,8 +60,9 @@ def handle(call: Call, taken: Partitions | None = None) -> Any:  # noqa: ANN401
     if broker_id >= 0:
         if call.node.is_lone:
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "this node has no followers")
-        return _FollowerFetch(call, broker_id).look()
-    fetch = _Fetch(call, taken)
+        fetch: _Fetch = _FollowerFetch(call, broker_id)
+    else:
+        fetch = _Fetch(call, taken)
     if call.node.replicas.waiting.is_fed and not call.node.stopping:
         fetch.hold()
         return None
