@@ -12,6 +12,7 @@ Invariant: the bad bytes are on the medium in quarantine before the new segment 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.core.epochs import EpochEntry
@@ -24,13 +25,18 @@ from barnabas.storage.rebuild import save_copy
 from barnabas.storage.transaction_index import decode_index
 from barnabas.storage.transaction_walk import Transactions
 from barnabas.storage.walk import Damaged, LogWalk
-from barnabas.wire.batch import NO_TIMESTAMP, BatchError, stamp
+from barnabas.wire.batch import NO_TIMESTAMP, BatchError, headers, stamp
 
 if TYPE_CHECKING:
     from barnabas.ports import Disk
     from barnabas.storage.transaction_index import AbortedTransaction
+    from barnabas.wire.batch import BatchHeader
 
 _BUFFER_BYTES: Final = 1024 * 1024
+
+#: Batches from elsewhere, by the first and last offset of what is damaged here.
+Spares = Mapping[tuple[int, int], bytes]
+NO_SPARES: Final[Spares] = {}
 
 
 class Lost(NamedTuple):
@@ -65,16 +71,29 @@ class Place(NamedTuple):
 
 
 def rescue(
-    disk: Disk, place: Place, *, index_interval_bytes: int, may_have_gaps: bool
+    disk: Disk,
+    place: Place,
+    *,
+    index_interval_bytes: int,
+    may_have_gaps: bool,
+    spares: Spares = NO_SPARES,
 ) -> tuple[CleanedSegment, list[Lost]]:
     """Write the new segment; it, and what it lacks. Blocks. `may_have_gaps`: missing offsets alone are no loss."""
-    return _Rescue(disk, place, index_interval_bytes, may_have_gaps=may_have_gaps).run()
+    work = _Rescue(disk, place, index_interval_bytes, spares, may_have_gaps=may_have_gaps)
+    return work.run()
 
 
 class _Rescue:
     def __init__(
-        self, disk: Disk, place: Place, index_interval_bytes: int, *, may_have_gaps: bool
+        self,
+        disk: Disk,
+        place: Place,
+        index_interval_bytes: int,
+        spares: Spares,
+        *,
+        may_have_gaps: bool,
     ) -> None:
+        self._spares = spares
         self._disk = disk
         self._place = place
         self._may_have_gaps = may_have_gaps
@@ -114,20 +133,29 @@ class _Rescue:
             if is_wrong_epoch(header.partition_leader_epoch, epoch):
                 batch = memoryview(bytearray(batch))
                 stamp(batch, header.base_offset, epoch)
-            self._writer.append(batch, header.last_offset, header.max_timestamp)
-            aborted = self._transactions.on_batch(header, batch)
-            if aborted is not None:
-                self._aborted.setdefault(aborted.last_offset, aborted)
+            self._append(header, batch)
             self._next_offset = header.next_offset
             self._epoch = max(0, header.partition_leader_epoch)
         self._fill(max(self._next_offset, place.known_end_offset))
         entries = [self._aborted[offset] for offset in sorted(self._aborted)]
         return self._writer.finish(entries, (place.base_offset,)), self._lost
 
+    def _append(self, header: BatchHeader, batch: memoryview) -> None:
+        self._writer.append(batch, header.last_offset, header.max_timestamp)
+        aborted = self._transactions.on_batch(header, batch)
+        if aborted is not None:
+            self._aborted.setdefault(aborted.last_offset, aborted)
+
     def _fill(self, end_offset: int) -> None:
         """Account for what lies between the last good batch and this offset."""
         first, last, damage = self._next_offset, end_offset - 1, self._damage
         if damage is None and (first > last or self._may_have_gaps):
+            return
+        spare = self._spares.get((first, last))
+        if spare is not None:
+            self._damage = None
+            for position, header in headers(memoryview(spare)):
+                self._append(header, memoryview(spare)[position : position + header.size])
             return
         reason, size, path = "the records are not there", 0, ""
         if damage is not None:
