@@ -270,7 +270,7 @@ class ShardHost(Generic[ShardType]):
         """Go on when every in-sync replica has what the result tells."""
         replica = hosted.replica
         until = replica.commitment.until(
-            replica.log.log_end_offset, replica.state, None, self._node.world
+            replica.log.log_end_offset, replica.state.leader_epoch, None, self._node.world
         )
 
         def committed(code: ErrorCode, _error: BaseException | None) -> None:
