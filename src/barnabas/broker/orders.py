@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import log_opening, topic_deletion, znodes
+from barnabas.broker.order_check import check_order, check_roles
 from barnabas.broker.tasks import together
 from barnabas.broker.turns import Turns
 from barnabas.model.cluster import LiveBroker, Partition, Topic
@@ -77,6 +78,7 @@ class Orders:
 
     def lead_and_follow(self, request: LeaderAndIsrRequest) -> Task[Codes | ErrorCode]:
         """Take over the roles that an order names; what became of each partition, or why the order does not count."""
+        check_roles(request.topic_states)
         yield self._turns.take
         try:
             code = self.refusal(
@@ -281,6 +283,7 @@ class Orders:
 
     def update_metadata(self, request: UpdateMetadataRequest) -> Task[ErrorCode]:
         """Take over what clients are to be told of the cluster."""
+        check_order(request.topic_states)
         yield self._turns.take
         try:
             code = self.refusal(
