@@ -154,6 +154,8 @@ def test_one_broker_is_a_cluster_too(address, tmp_path):  # noqa: F811
     assert tool.json("cluster", "health")["health"] == "ok"
     assert tool("cluster", "health").text == "ok\n"
     assert "nothing to move" in tool("rebalance", "plan").text
+    assert tool("rebalance", "cancel").text == "took back 0 moves\n"
+    assert "start more brokers" in tool("topic", "alter", "of-one", "-r", 2, code=1).said
 
 
 def test_nobody_there_is_as_bad_as_it_gets(tmp_path):
