@@ -34,6 +34,8 @@ TROUBLE_US: Final = 8 * SECOND
 PATIENCE_US: Final = 30 * SECOND
 #: What was asked for and given up may still take effect.
 SETTLING_US: Final = 3 * SECOND
+#: In a part of the runs somebody moves replicas and leaders about.
+MOVES_LIKELIHOOD: Final = 0.4
 LOOK_US: Final = 40 * MS
 COMPARE_US: Final = 900 * MS
 
@@ -87,7 +89,8 @@ class ClusterRun:
             (topic.name, index) for topic in topics for index in range(topic.partition_count)
         ]
         networks = self.cluster.networks
-        self.admin = ClusterAdmin(networks, topics, moves=False)
+        moves = self.scheduler.chance("moves").random() < MOVES_LIKELIHOOD
+        self.admin = ClusterAdmin(networks, topics, moves=moves)
         self.producers = [self._producer(number) for number in range(chance.randint(1, 3))]
         self.consumers = [
             ClusterConsumer(f"c{number}", networks, self.history, self.keys)
