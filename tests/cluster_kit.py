@@ -2,18 +2,24 @@
 
 import contextlib
 import hashlib
+import os
 import shutil
 import signal
 import threading
 import time
 from pathlib import Path
 
+import pytest
 from chaos.wire_kit import BrokerProcess, RawClient
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tcp_proxy import TcpProxy
 
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+#: How long `make chaos` goes on; 0 in `make test`, which has only what is quick and finds most.
+ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "0"))
+only_in_make_chaos = pytest.mark.skipif(not ROUNDS, reason="it takes long: make chaos")
 
 SESSION_MS = 2000
 PATIENCE_S = 60

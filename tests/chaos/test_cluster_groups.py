@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from cluster_kit import CLIENT, Cluster, Load, wait_until
+from cluster_kit import CLIENT, Cluster, Load, only_in_make_chaos, wait_until
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -82,7 +82,9 @@ def committed_offsets(cluster, group):
         consumer.close()
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize(
+    "protocol", [pytest.param("classic", marks=only_in_make_chaos), "consumer"]
+)
 def test_a_group_outlives_its_coordinator(cluster, protocol):
     cluster.create("t", [[1, 2, 3], [2, 3, 1], [3, 1, 2]], min_insync_replicas=2)
     with Load(cluster, "t") as load, Member(cluster, protocol) as member:

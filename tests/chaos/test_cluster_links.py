@@ -2,7 +2,14 @@
 
 import pytest
 from chaos.wire_kit import RawClient, batch
-from cluster_kit import Cluster, Load, assert_logs_equal, assert_nothing_lost, wait_until
+from cluster_kit import (
+    Cluster,
+    Load,
+    assert_logs_equal,
+    assert_nothing_lost,
+    only_in_make_chaos,
+    wait_until,
+)
 
 from barnabas.model.errors import ErrorCode
 
@@ -50,6 +57,7 @@ def test_a_leader_that_zookeeper_does_not_hear(cluster):
     assert_logs_equal(cluster, "t")
 
 
+@only_in_make_chaos
 def test_nobody_reaches_zookeeper(cluster):
     """Who leads goes on leading, longer than a session lasts, and all find back."""
     with Load(cluster, "t") as load:
@@ -76,6 +84,7 @@ def test_nobody_reaches_zookeeper(cluster):
     assert_logs_equal(cluster, "t")
 
 
+@only_in_make_chaos
 def test_half_open_links_to_a_leader(cluster):
     """Followers' requests arrive and no answer comes back; then all of it breaks."""
     with Load(cluster, "t") as load:

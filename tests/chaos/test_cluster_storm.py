@@ -9,17 +9,18 @@ import random
 
 import pytest
 from cluster_kit import (
+    ROUNDS,
     SESSION_MS,
     Cluster,
     Load,
     assert_logs_equal,
     assert_nothing_lost,
+    only_in_make_chaos,
     wait_until,
 )
 
 log = logging.getLogger(__name__)
 
-ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "0"))
 SETTINGS = ("replica.lag.time.max.ms=2000",)
 BROKERS = (1, 2, 3)
 
@@ -126,7 +127,7 @@ def go_on_without(cluster, load, victim):
     load.wait_for_more()
 
 
-@pytest.mark.skipif(not ROUNDS, reason="make chaos runs it: CHAOS_ROUNDS tells how long")
+@only_in_make_chaos
 def test_one_misfortune_after_another(cluster):
     seed = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(1 << 32))
     log.warning("CHAOS_SEED=%d", seed)

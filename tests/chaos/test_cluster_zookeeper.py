@@ -10,6 +10,7 @@ from cluster_kit import (
     Load,
     assert_logs_equal,
     assert_nothing_lost,
+    only_in_make_chaos,
     wait_until,
 )
 from confluent_kafka import KafkaError, KafkaException
@@ -91,6 +92,7 @@ def test_it_dies_and_comes_back(cluster, servers):
     assert_logs_equal(cluster, "t")
 
 
+@only_in_make_chaos
 def test_it_hangs_for_longer_than_sessions_last(cluster, servers):
     (server,) = servers.servers
     with Load(cluster, "t") as load:
@@ -106,6 +108,7 @@ def test_it_hangs_for_longer_than_sessions_last(cluster, servers):
     assert_logs_equal(cluster, "t")
 
 
+@only_in_make_chaos
 @pytest.mark.parametrize("servers", [3], indirect=True)
 def test_it_loses_its_quorum_for_a_while(cluster, servers):
     one, two, _three = servers.servers
