@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.sim.cluster_client import ClusterClient
-    from barnabas.sim.history import Key
+    from barnabas.sim.history import Anomaly, Key
 
 #: Faults happen between these times.
 CALM_US: Final = SECOND // 2
@@ -170,13 +170,18 @@ class ClusterRun:
             raise self._stuck([f"auditor: {auditor.unfinished}"])
         self._checker.look()
         self._checker.compare_logs()
-        forgotten = {one for producer in self.producers for one in producer.forgotten}
         for anomaly in self.history.anomalies(all_was_read=True):
-            if not forgotten or anomaly.kind not in ("duplicate", "nonmonotonic-send"):
+            if not self._is_forgiven(anomaly):
                 raise Violation(anomaly.kind, anomaly.what)
         for broker, machine in self.cluster.machines.items():
             if machine.node is not None and machine.node.metrics.failures:
                 raise Violation("requests are answered", f"broker {broker} failed within")
+
+    def _is_forgiven(self, anomaly: Anomaly) -> bool:
+        """Tell whether it comes of batches that brokers need not know any more (see `cluster_producer`)."""
+        forgotten = {one for producer in self.producers for one in producer.forgotten}
+        is_disorder = anomaly.kind == "nonmonotonic-send" and bool(forgotten)
+        return is_disorder or (anomaly.kind == "duplicate" and anomaly.record in forgotten)
 
     def _stuck(self, waiting: list[str]) -> Violation:
         return Violation("work gets done", "; ".join([*waiting, *self._checker.missing(self.keys)]))

@@ -80,6 +80,8 @@ class Anomaly(NamedTuple):
 
     kind: str
     what: str
+    #: The record it is about, where it is about one.
+    record: tuple[Key, bytes] | None = None
 
 
 class History:
@@ -153,7 +155,8 @@ class _Known:
                     yield Anomaly("inconsistent-offsets", f"{_at(key, offset)} holds {told}")
         for (key, value), offsets in self.offsets.items():
             if len(offsets) > 1:
-                yield Anomaly("duplicate", f"{_told(value)} is at {_name(key)} {list(offsets)}")
+                what = f"{_told(value)} is at {_name(key)} {list(offsets)}"
+                yield Anomaly("duplicate", what, (key, value))
 
     def lost(self, *, all_was_read: bool) -> Iterator[Anomaly]:
         for send in self.acknowledged:
