@@ -22,9 +22,11 @@ PARTITION_COUNT_MAX: Final = 200_000
 
 
 def check_roles(topics: Iterable[LeaderAndIsrTopicState]) -> None:
-    """Raise KafkaError for an order to lead or follow that cannot be meant: who leads is in sync."""
+    """Raise KafkaError for an order to lead or follow that cannot be meant: topics have ids, and who leads is in sync."""
     check_order(topics)
     for topic in topics:
+        if not any(topic.topic_id):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic {topic.topic_name} has no id.")
         for state in topic.partition_states:
             if state.leader >= 0 and state.leader not in state.isr:
                 raise KafkaError(

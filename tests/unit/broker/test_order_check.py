@@ -41,8 +41,14 @@ def test_partitions_that_cannot_be(kind, index):
 @pytest.mark.parametrize("leader", [-2, -1, 1])
 def test_who_leads_is_in_sync_or_nobody_leads(leader):
     topic = order(KINDS[0], "t", 0)
+    topic.topic_id = bytes(15) + b"x"
     topic.partition_states[0].leader, topic.partition_states[0].isr = leader, [1]
     check_roles([topic])
     topic.partition_states[0].leader = 2
     with pytest.raises(KafkaError, match=r"Broker 2 cannot lead t-0: in sync are \[1\]"):
         check_roles([topic])
+
+
+def test_a_topic_without_an_id_cannot_be_hosted():
+    with pytest.raises(KafkaError, match="Topic t has no id"):
+        check_roles([order(KINDS[0], "t", 0)])
