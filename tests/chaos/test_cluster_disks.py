@@ -1,7 +1,17 @@
 """F10 in a cluster: a disk that fails under one of three replicas. Others lead, and the broker that lost it goes on with what it has."""
 
+import contextlib
+import subprocess
+
 import pytest
-from cluster_kit import Cluster, Load, assert_logs_equal, assert_nothing_lost, wait_until
+from cluster_kit import (
+    Cluster,
+    Load,
+    assert_logs_equal,
+    assert_nothing_lost,
+    only_in_make_chaos,
+    wait_until,
+)
 
 ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2]]
 
@@ -39,3 +49,25 @@ def test_others_lead_what_a_broker_lost_with_a_disk(cluster, tmp_path):
         load.wait_for_more()
     assert_nothing_lost(cluster, "t", load)
     assert_logs_equal(cluster, "t")
+
+
+@only_in_make_chaos
+def test_a_disk_without_room_for_a_new_replica(tmp_path, zookeeper):
+    """The others have the topic at once; the replica is made when there is room, without a restart."""
+    disk = tmp_path / "broker-3-disk-0"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a file system of its own needs the right to mount one")
+    try:
+        with Cluster(tmp_path, zookeeper) as cluster:
+            filler = disk / "filler"
+            with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(4096))
+            cluster.create("t", [[1, 2, 3], [3, 2, 1]])
+            wait_until(lambda: cluster.is_healthy("t", 2), "two of three are in sync")
+            filler.unlink()
+            cluster.wait_healthy("t")
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)

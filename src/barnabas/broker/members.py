@@ -99,6 +99,10 @@ class Members:
             self.fetchers.leave(replica.key)
         self._lost_logs.tell()
 
+    def ask_for_orders(self) -> None:
+        """Let the controller give its orders again: some could not be carried out, and may be now."""
+        self._lost_logs.tell()
+
     # Joining
 
     def join(self, endpoints: dict[str, tuple[str, int]]) -> Task[None]:
