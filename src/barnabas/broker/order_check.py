@@ -42,6 +42,9 @@ def check_order(topics: Iterable[LeaderAndIsrTopicState | UpdateMetadataTopicSta
         problem = topic_name_problem(topic.topic_name)
         if problem is not None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
+        if not topic.partition_states:
+            message = f"Topic {topic.topic_name} is named without a partition."
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
         for state in topic.partition_states:
             if not 0 <= state.partition_index < PARTITION_COUNT_MAX:
                 raise KafkaError(

@@ -20,7 +20,15 @@ def order(kind, name, *indexes):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_good_order(kind):
-    check_order([order(kind, "t", 0, PARTITION_COUNT_MAX - 1), order(kind, "__consumer_offsets")])
+    check_order(
+        [order(kind, "t", 0, PARTITION_COUNT_MAX - 1), order(kind, "__consumer_offsets", 9)]
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_topic_without_partitions(kind):
+    with pytest.raises(KafkaError, match="Topic t is named without a partition"):
+        check_order([order(kind, "t")])
 
 
 @pytest.mark.parametrize("kind", KINDS)
