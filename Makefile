@@ -52,8 +52,8 @@ compat: $(STAMP) ## Real clients against a real broker
 	@sh tools/fetch-peers
 	$(BIN)/pytest tests/compat $(ARGS)
 
-chaos: $(STAMP) ## kill -9, full disks, hostile clients
-	$(BIN)/pytest tests/chaos $(ARGS)
+chaos: $(STAMP) ## kill -9, full disks, hostile clients, broken clusters: CHAOS_ROUNDS=20, CHAOS_SEED=N again
+	CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),20) $(BIN)/pytest tests/chaos -o log_cli=true -o log_cli_level=WARNING $(ARGS)
 
 bench: $(STAMP) ## Against Apache Kafka, 10 minutes: FULL=1, ONLY=w4,w3, PROFILE=1
 	$(BIN)/python -m bench $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) $(if $(PROFILE),--profile) $(ARGS)

@@ -14,6 +14,7 @@ from barnabas.wire import frame
 from barnabas.wire.batch import Record, build
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
@@ -25,7 +26,7 @@ from barnabas.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.wire.messages.metadata import MetadataRequest
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -167,6 +168,37 @@ class Admin:
                 if topic.error_code not in (0, ALREADY_THERE):
                     raise BrokerFailed(f"create {topic.name}: error {topic.error_code}")
 
+    def assign(self, name: str, replicas: Sequence[Sequence[int]]) -> None:
+        """Make a topic with a partition for each list of brokers, of which the first is to lead; the controller must be asked."""
+        assignments = [
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in enumerate(replicas)
+        ]
+        topic = CreatableTopic(
+            name=name, num_partitions=-1, replication_factor=-1, assignments=assignments
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+        if code := self.ask(request, CREATE_VERSION).topics[0].error_code:
+            raise BrokerFailed(f"create {name}: error {code}")
+
+    def leaders(self, name: str) -> list[int]:
+        """Give who leads each partition of a topic, -1 for nobody; nothing if the topic is not known."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+        topic = self.ask(request, METADATA_VERSION).topics[0]
+        found = sorted((part.partition_index, part.leader_id) for part in topic.partitions)
+        return [leader for _, leader in found]
+
+    def in_sync(self, name: str) -> int:
+        """Give how many are in sync where the fewest are; 0 if the topic is not known."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+        topic = self.ask(request, METADATA_VERSION).topics[0]
+        return min((len(part.isr_nodes) for part in topic.partitions), default=0)
+
+    def controller(self) -> int:
+        """Give the broker that changes of topics are asked of."""
+        found: int = self.ask(MetadataRequest(topics=[]), METADATA_VERSION).controller_id
+        return found
+
     def set_topic(self, name: str, settings: Mapping[str, str]) -> None:
         """Change settings of a topic."""
         changes = [AlterableConfig(name=n, value=v) for n, v in settings.items()]
@@ -194,9 +226,10 @@ class Admin:
         """
         places = [(name, index) for name, count in topics.items() for index in range(count)]
         for start in range(0, len(places), PRIMED_PER_REQUEST):
-            self._prime(set(places[start : start + PRIMED_PER_REQUEST]), timeout_s)
+            self.prime_places(set(places[start : start + PRIMED_PER_REQUEST]), timeout_s)
 
-    def _prime(self, waiting: set[tuple[str, int]], timeout_s: float) -> None:
+    def prime_places(self, waiting: set[tuple[str, int]], timeout_s: float = TIMEOUT_S) -> None:
+        """Do so with these partitions, which this broker leads."""
         deadline = time.monotonic() + timeout_s
         while waiting:
             answer = self.ask(_one_record_each(waiting), PRODUCE_VERSION)

@@ -103,6 +103,11 @@ class Broker:
         self.home.mkdir(parents=True, exist_ok=True)
 
     @property
+    def pids(self) -> list[int]:
+        """Every process whose CPU counts."""
+        return [self.pid]
+
+    @property
     def pid(self) -> int:
         """The process."""
         assert self._process is not None, f"{self.name} is not running"
@@ -110,16 +115,26 @@ class Broker:
 
     def start(self, ready: Callable[[Admin], bool] = lambda admin: admin.brokers() > 0) -> float:
         """Start and wait until `ready` holds; give the seconds from the start of the process until then."""
+        started = self.launch()
+        self.wait_until(ready, started)
+        return time.monotonic() - started
+
+    def launch(self) -> float:
+        """Start and do not wait; give the time of the start."""
         self.prepare()
         with (self.home / "broker.log").open("ab") as log:
             started = time.monotonic()
             self._process = self._spawn(log)
+        return started
+
+    def wait_until(self, ready: Callable[[Admin], bool], started: float) -> None:
+        """Wait until `ready` holds; BrokerFailed if that takes too long or the process ends."""
+        assert self._process is not None
         while not self._answers(ready):
             if self._process.poll() is not None or time.monotonic() - started > START_LIMIT_S:
                 self.stop()
                 raise BrokerFailed(f"{self.name} did not start:\n{self.last_words()}")
             time.sleep(POLL_S)
-        return time.monotonic() - started
 
     def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         """Run it in a session of its own: Ctrl-C reaches this program only, which then stops the broker."""
@@ -205,9 +220,11 @@ class Barnabas(Broker):
 
 
 class ApacheKafka(Broker):
-    """Apache Kafka, one combined KRaft node."""
+    """Apache Kafka, a combined KRaft node."""
 
     name = "kafka"
+    cluster_id = ""
+    """Of the cluster that it belongs to; without one it is a cluster by itself."""
 
     def prepare(self) -> None:
         """Write its configuration and, the first time, format its storage."""
@@ -220,9 +237,7 @@ class ApacheKafka(Broker):
         (self.home / "server.properties").write_text(text)
         (self.home / "log4j2.properties").write_text(LOGGING)
         if first:
-            cluster_id = (
-                base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
-            )
+            cluster_id = self.cluster_id or new_cluster_id()
             config = str(self.home / "server.properties")
             command = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", config]
             java_main(command, timeout_s=60)
@@ -232,6 +247,11 @@ class ApacheKafka(Broker):
         logging = f"-Dlog4j2.configurationFile={self.home / 'log4j2.properties'}"
         config = str(self.home / "server.properties")
         return [*java(), *JVM_OPTIONS, logging, "-cp", class_path(), "kafka.Kafka", config]
+
+
+def new_cluster_id() -> str:
+    """Make an id as Kafka's tools do; one that began with a dash would be taken for an option."""
+    return base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
 
 
 KINDS: dict[str, type[Broker]] = {"barnabas": Barnabas, "kafka": ApacheKafka}

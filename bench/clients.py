@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.brokers import Broker, class_path, java
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from bench.build import Tools
 
@@ -144,6 +144,13 @@ def load(tools: Tools, broker: Broker, mode: str, **options: object) -> dict[str
     """Run the load generator and give the object that it prints."""
     result: dict[str, Any] = json.loads(run(loadgen(tools, broker, mode, **options)))
     return result
+
+
+def all_at_once(commands: Sequence[list[str]]) -> list[dict[str, Any]]:
+    """Run several load generators side by side and give the objects that they print."""
+    with ExitStack() as stack:
+        running = [stack.enter_context(beside(command, brief=True)) for command in commands]
+        return [read_result(process) for process in running]
 
 
 def rdload(

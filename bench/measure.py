@@ -101,11 +101,11 @@ class Noise(NamedTuple):
 
 
 class Watch:
-    """Measures one broker process from `with` to its end."""
+    """Measures one broker, or several, from `with` to its end."""
 
-    def __init__(self, pid: int) -> None:
-        """Name the process."""
-        self._pid = pid
+    def __init__(self, *pids: int) -> None:
+        """Name the processes."""
+        self._pids = pids
         self.wall_s = 0.0
         self.cpu_s = 0.0
         self.client_cpu_s = 0.0
@@ -116,7 +116,7 @@ class Watch:
         """Start."""
         self._machine = machine_time()
         self._client = client_cpu_seconds()
-        self._cpu = cpu_seconds(self._pid)
+        self._cpu = sum(map(cpu_seconds, self._pids))
         self.started = time.monotonic()
         return self
 
@@ -125,7 +125,7 @@ class Watch:
         if failed:
             return
         self.wall_s = time.monotonic() - self.started
-        self.cpu_s = cpu_seconds(self._pid) - self._cpu
+        self.cpu_s = sum(map(cpu_seconds, self._pids)) - self._cpu
         self.client_cpu_s = client_cpu_seconds() - self._client
         machine = machine_time()
         available = self.wall_s * CORES

@@ -18,6 +18,7 @@ from bench import clients, measure
 from bench.admin import BrokerFailed, Place
 from bench.brokers import KINDS, SHOWN, Broker
 from bench.clients import ClientFailed, Sending
+from bench.clusters import CLUSTERS, Cluster
 from bench.figures import BARNABAS, Figure, Result, alternating
 from bench.frames import (
     Batch,
@@ -109,6 +110,7 @@ class Bench:
         self.noise: list[measure.Noise] = []
         self._running: dict[str, Broker] = {}
         self._prepared: dict[tuple[str, str], Broker] = {}
+        self._clusters: dict[str, Cluster] = {}
         self.topic_settings: dict[str, str] = {}
         """Of every topic that steps make from now on."""
         self._topics = 0
@@ -120,7 +122,9 @@ class Bench:
 
     def __exit__(self, *_: object) -> None:
         """Stop every broker and delete every file."""
-        for broker in [*self._running.values(), *self._prepared.values()]:
+        for broker in [
+            *self._running.values(), *self._prepared.values(), *self._clusters.values(),
+        ]:  # fmt: skip
             broker.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -132,6 +136,17 @@ class Bench:
             broker.start()
             self.warm(broker)
         return self._running[name]
+
+    def cluster(self, name: str) -> Cluster:
+        """Give the three brokers that steps share, started at the first call; single ones make room for them."""
+        for running in list(self._running):
+            self.drop(running)
+        if name not in self._clusters:
+            self._topics += 1
+            cluster = CLUSTERS[name](self.folder / f"{name}-{self._topics}")
+            self._clusters[name] = cluster
+            cluster.start()
+        return self._clusters[name]
 
     def fresh(self, name: str, settings: Mapping[str, str] | None = None) -> Broker:
         """Give a broker of the step's own, with no data, not started."""
@@ -150,10 +165,11 @@ class Bench:
 
     def drop(self, name: str) -> None:
         """Stop and forget the shared broker, so that the next step gets a new one."""
-        broker = self._running.pop(name, None)
-        if broker:
-            broker.kill()
-            broker.wipe()
+        for running in (self._running, self._clusters):
+            broker = running.pop(name, None)
+            if broker:
+                broker.kill()
+                broker.wipe()
 
     @contextmanager
     def topic(self, broker: Broker, partitions: int, count: int = 1) -> Iterator[list[Place]]:
@@ -170,7 +186,7 @@ class Bench:
     @contextmanager
     def watch(self, broker: Broker, label: str) -> Iterator[measure.Watch]:
         """Measure what the broker and the machine do during the block; a flame graph of it bears the label."""
-        watch = measure.Watch(broker.pid)
+        watch = measure.Watch(*broker.pids)
         with self._profiled(broker, label), watch:
             yield watch
         self.noise.append(watch.noise)

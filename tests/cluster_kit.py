@@ -1,16 +1,25 @@
 """A cluster of real broker processes on a real ZooKeeper, and a load that tells whether anything was lost."""
 
 import contextlib
+import hashlib
+import os
+import shutil
 import signal
 import threading
 import time
 from pathlib import Path
 
+import pytest
 from chaos.wire_kit import BrokerProcess, RawClient
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tcp_proxy import TcpProxy
 
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+#: How long `make chaos` goes on; 0 in `make test`, which has only what is quick and finds most.
+ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "0"))
+only_in_make_chaos = pytest.mark.skipif(not ROUNDS, reason="it takes long: make chaos")
 
 SESSION_MS = 2000
 PATIENCE_S = 60
@@ -27,13 +36,27 @@ def wait_until(condition, what, patience_s=PATIENCE_S):
 
 
 class Cluster:
-    """Brokers 1 to `count`; each keeps its port and directory over its lives."""
+    """Brokers 1 to `count`; each keeps its port and directory over its lives. `{id}` in a setting is the broker's id.
 
-    def __init__(self, folder, zookeeper, count=3, settings=()):
+    With `has_proxies` each reaches ZooKeeper through `to_zookeeper[id]`, and is reached by other brokers, not by clients,
+    through `to_broker[id]`.
+    """
+
+    def __init__(
+        self, folder, zookeeper, count=3, settings=(), *, directories=1, has_proxies=False
+    ):
         self.folder = Path(folder)
+        self._directories = directories
         self.zookeeper = zookeeper
         self.settings = settings
         self.brokers = {}
+        self.to_zookeeper = {}
+        self.to_broker = {}
+        if has_proxies:
+            server = zookeeper.partition("/")[0]
+            for broker_id in range(1, count + 1):
+                self.to_zookeeper[broker_id] = TcpProxy(server)
+                self.to_broker[broker_id] = TcpProxy()
         self._ports = {}
         #: Those that do not answer.
         self._silent = set()
@@ -44,20 +67,45 @@ class Cluster:
 
     def start(self, broker_id):
         """Begin a life of a broker."""
-        listen = f"127.0.0.1:{self._ports.get(broker_id, 0)}"
+        listen = [f"127.0.0.1:{self._ports.get(broker_id, 0)}"]
         settings = [
             f"node.id={broker_id}",
-            f"zookeeper.connect={self.zookeeper}",
+            f"zookeeper.connect={self._zookeeper_of(broker_id)}",
             f"zookeeper.session.timeout.ms={SESSION_MS}",
-            *self.settings,
+            *[each.replace("{id}", str(broker_id)) for each in self.settings],
         ]
+        proxy = self.to_broker.get(broker_id)
+        if proxy is not None:
+            listen.append("INTERNAL://127.0.0.1:0")
+            settings += [
+                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+                "inter.broker.listener.name=INTERNAL",
+                f"advertised.listeners=INTERNAL://{proxy.address}",
+            ]
         broker = BrokerProcess(
-            self.folder / f"broker-{broker_id}", listen=(listen,), settings=settings
+            ",".join(map(str, self.directories_of(broker_id))),
+            listen=listen,
+            settings=settings,
+            log_dir=self.folder,
         )
+        if proxy is not None:
+            proxy.aim(broker.addresses[1])
         self._ports[broker_id] = int(broker.bootstrap.rpartition(":")[2])
         self.brokers[broker_id] = broker
         self._silent.discard(broker_id)
         return broker
+
+    def directories_of(self, broker_id):
+        """Where a broker has its logs."""
+        return [
+            self.folder / f"broker-{broker_id}-disk-{number}" for number in range(self._directories)
+        ]
+
+    def _zookeeper_of(self, broker_id):
+        proxy = self.to_zookeeper.get(broker_id)
+        if proxy is None:
+            return self.zookeeper
+        return proxy.address + "/" + self.zookeeper.partition("/")[2]
 
     @property
     def bootstrap(self):
@@ -80,6 +128,11 @@ class Cluster:
         self._silent.add(broker_id)
         self.brokers[broker_id].process.send_signal(signal.SIGSTOP)
 
+    def wipe(self, broker_id):
+        """Give one that was killed an empty disk."""
+        for directory in self.directories_of(broker_id):
+            shutil.rmtree(directory)
+
     def resume(self, broker_id):
         self.brokers[broker_id].process.send_signal(signal.SIGCONT)
         self._silent.discard(broker_id)
@@ -91,6 +144,11 @@ class Cluster:
         with RawClient(self.address_of(broker_id)) as client:
             return client.ask(request, version)
 
+    def ask_controller(self, request, version):
+        """Ask whoever is controller, once one is known."""
+        wait_until(lambda: self.controller > 0, "there is a controller")
+        return self.ask(request, version, self.controller)
+
     def create(self, topic, assignment, **configs):
         """Create a topic with these replica lists."""
         new = NewTopic(
@@ -99,21 +157,25 @@ class Cluster:
         )  # fmt: skip
         self.admin.create_topics([new])[topic].result(PATIENCE_S)
 
-    def metadata(self, topic=None):
+    def metadata(self, topic=None, broker_id=None):
         topics = [] if topic is None else [MetadataRequestTopic(name=topic)]
-        return self.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12)
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        return self.ask(request, 12, broker_id)
 
     @property
     def controller(self):
         return self.metadata().controller_id
 
-    def partitions(self, topic):
-        """Leader and in-sync set of each partition, in order."""
-        found = sorted(self.metadata(topic).topics[0].partitions, key=lambda p: p.partition_index)
-        return [(each.leader_id, sorted(each.isr_nodes)) for each in found]
+    def partitions(self, topic, broker_id=None):
+        """Leader and in-sync set of each partition, in order, as one broker sees it, or any."""
+        found = self.metadata(topic, broker_id).topics[0].partitions
+        return [
+            (each.leader_id, sorted(each.isr_nodes))
+            for each in sorted(found, key=lambda p: p.partition_index)
+        ]
 
-    def leaders(self, topic):
-        return [leader for leader, _ in self.partitions(topic)]
+    def leaders(self, topic, broker_id=None):
+        return [leader for leader, _ in self.partitions(topic, broker_id)]
 
     def is_healthy(self, topic, replicas=3):
         return all(leader > 0 and len(isr) == replicas for leader, isr in self.partitions(topic))
@@ -130,6 +192,8 @@ class Cluster:
                 with contextlib.suppress(ProcessLookupError):
                     broker.process.send_signal(signal.SIGCONT)
                 broker.kill()
+        for proxy in (*self.to_zookeeper.values(), *self.to_broker.values()):
+            proxy.close()
         if failure[0] is None:
             for broker in self.brokers.values():
                 assert "Traceback" not in broker.log, broker.log[-6000:]
@@ -190,6 +254,10 @@ class Load:
         target = len(self.acked) + count
         wait_until(lambda: len(self.acked) >= target, "more is acknowledged")
 
+    def of(self, partition):
+        """Offsets of one partition that were acknowledged."""
+        return [at[1] for at in list(self.acked.values()) if at[0] == partition]
+
     def take_longest_gap(self):
         """Return for how many seconds nothing was acknowledged, at most, since this was last asked."""
         gap, self._longest_gap = self._longest_gap, 0.0
@@ -225,7 +293,8 @@ def read_all(cluster, topic):
 def assert_nothing_lost(cluster, topic, load):
     """Every acknowledged record is where it was said to be, once, in order."""
     assert not load.failed, load.failed[:3]
-    found = read_all(cluster, topic)
+    # Others write numbers below zero.
+    found = {at: number for at, number in read_all(cluster, topic).items() if number >= 0}
     lost = {n: at for n, at in load.acked.items() if at[1] >= 0 and found.get(at) != n}
     assert not lost, f"{len(lost)} of {len(load.acked)} lost: {dict(list(lost.items())[:5])}"
     numbers = list(found.values())
@@ -234,3 +303,29 @@ def assert_nothing_lost(cluster, topic, load):
     for partition in {at[0] for at in found}:
         order = [n for at, n in sorted(found.items()) if at[0] == partition]
         assert order == sorted(order), f"{topic}-{partition} is out of order"
+
+
+def assert_logs_equal(cluster, topic):
+    """Every broker of a topic at rest has the same bytes: batches, epochs, offsets."""
+    wait_until(lambda: len(_digests(cluster, topic)) == 1, f"the logs of {topic} are equal")
+
+
+def _digests(cluster, topic):
+    """One for each way in which brokers have the topic."""
+    return {
+        tuple(
+            (
+                folder.name,
+                hashlib.sha256(
+                    b"".join(map(Path.read_bytes, sorted(folder.glob("*.log"))))
+                ).hexdigest(),
+            )
+            for folder in sorted(_folders(cluster, broker_id, topic), key=lambda path: path.name)
+        )
+        for broker_id in cluster.brokers
+    }
+
+
+def _folders(cluster, broker_id, topic):
+    found = [path for each in cluster.directories_of(broker_id) for path in each.glob(f"{topic}-*")]
+    return [path for path in found if not path.name.endswith(("-delete", "-stray"))]

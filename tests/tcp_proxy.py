@@ -8,9 +8,9 @@ import threading
 class TcpProxy:
     """Forwards to `target`; `address` is where clients connect."""
 
-    def __init__(self, target):
-        host, port = target.rsplit(":", 1)
-        self._target = (host, int(port))
+    def __init__(self, target=None):
+        # Until it is aimed nobody is there: what a port of 0 means.
+        self.aim(target or "127.0.0.1:0")
         self._lock = threading.Lock()
         self._sockets = set()
         self._clients = set()
@@ -23,13 +23,19 @@ class TcpProxy:
     def address(self):
         return f"127.0.0.1:{self._port}"
 
+    def aim(self, target):
+        """Forward to this address from now on: a server may need to know the proxy's before it has one itself."""
+        host, port = target.rsplit(":", 1)
+        self._target = (host, int(port))
+
     def cut(self):
         """Break every connection and refuse new ones, until `mend`."""
         with self._lock:
             # A shutdown wakes the thread that waits in accept or recv; closing alone would not.
             sockets, self._sockets = {self._listener, *self._sockets}, set()
             self._clients = set()
-        for one in sockets:
+            self._listener = None
+        for one in sockets - {None}:
             _close(one)
 
     def mend(self):
@@ -57,10 +63,20 @@ class TcpProxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = listener.accept()
-                server = socket.create_connection(self._target)
+                try:
+                    server = socket.create_connection(self._target)
+                except OSError:
+                    client.close()  # nobody is there: the client sees it as it would without us
+                    continue
                 with self._lock:
-                    self._sockets |= {client, server}
-                    self._clients.add(client)
+                    is_cut = self._listener is not listener
+                    if not is_cut:
+                        self._sockets |= {client, server}
+                        self._clients.add(client)
+                if is_cut:
+                    _close(client)
+                    _close(server)
+                    return
                 for pair in ((client, server, False), (server, client, True)):
                     threading.Thread(target=self._pump, args=pair, daemon=True).start()
 

@@ -77,6 +77,8 @@ class Scene:
     session_ids: list[int] = field(default_factory=list)
     producer_ids: list[int] = field(default_factory=list)
     max_wait_ms: int = 2**31 - 1
+    #: Numbers that fields of these names may have in good requests.
+    numbers: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 class Grammar:
@@ -167,6 +169,8 @@ class Grammar:
             return rng.choice((0, 0, 5, -1, self.scene.max_wait_ms))
         if name == "session_id" and self.scene.session_ids and rng.random() < 0.7:
             return rng.choice(self.scene.session_ids)
+        if name in self.scene.numbers and rng.random() < 0.9:
+            return rng.choice(self.scene.numbers[name])
         if name == "session_epoch":
             return rng.choice((-1, 0, 0, 1, 2, 3))
         if PARTITION.search(name) and rng.random() < 0.85:

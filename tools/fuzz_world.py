@@ -11,10 +11,11 @@ from random import Random
 from typing import Any
 
 from barnabas.broker.node import Node
-from barnabas.broker.tasks import drive
+from barnabas.broker.tasks import Task, drive
 from barnabas.model.config.broker_config import BrokerConfig
-from barnabas.ports import CoordinationError, Create, Delete, FileSlice, Operation, World, ZNode
+from barnabas.ports import FileSlice, Operation, PeerEvents, SessionListener, World, ZNode
 from barnabas.sim.disk import SimDisk
+from barnabas.sim.store import SimStore, is_below
 
 START_MS = 1_700_000_000_000
 
@@ -68,7 +69,10 @@ class FuzzEvents:
         self._timers: list[tuple[int, int, FuzzTimer]] = []
         self._booked = 0
         self._later: deque[Callable[[], None]] = deque()
-        self._znodes: dict[str, ZNode] = {}
+        self._store = SimStore()
+        self._session = self._store.open_session("")
+        self._store.clients[""] = self
+        self._watches: list[FuzzWatch] = []
 
     def call_at(self, deadline_ms: int, call: Callable[[], None]) -> FuzzTimer:
         """Book a call."""
@@ -96,27 +100,57 @@ class FuzzEvents:
         self, path: str, done: Callable[[Mapping[str, ZNode], BaseException | None], None]
     ) -> None:
         """Answer with the znodes at or below `path`."""
-        below = path.rstrip("/") + "/"
-        tree = {p: node for p, node in self._znodes.items() if p == path or p.startswith(below)}
+        tree = {each: node for each, node in self._store.tree.items() if is_below(each, path)}
         self._later.append(lambda: done(tree, None))
 
+    def read(self, path: str, done: Callable[[ZNode | None, BaseException | None], None]) -> None:
+        """Answer with one znode."""
+        found = self._store.tree.get(path)
+        self._later.append(lambda: done(found, None))
+
     def commit(
-        self, operations: Sequence[Operation], done: Callable[[None, BaseException | None], None]
+        self,
+        operations: Sequence[Operation],
+        done: Callable[[Sequence[str], BaseException | None], None],
     ) -> None:
         """Do all operations or none."""
+        self._later.append(lambda: done(*self._store.commit(operations, self._session)))
 
-        def work() -> None:
-            znodes = dict(self._znodes)
-            try:
-                for operation in operations:
-                    _apply(znodes, operation)
-            except CoordinationError as refusal:
-                done(None, refusal)
-            else:
-                self._znodes = znodes
-                done(None, None)
+    def read_children(
+        self, path: str, done: Callable[[Sequence[str] | None, BaseException | None], None]
+    ) -> None:
+        """Answer with the names right below `path`."""
+        below = path.rstrip("/") + "/"
+        names = {p[len(below) :].split("/")[0] for p in self._store.tree if p.startswith(below)}
+        found = sorted(names) if names or path in self._store.tree else None
+        self._later.append(lambda: done(found, None))
 
-        self._later.append(work)
+    def watch(self, path: str, changed: Callable[[], None]) -> "FuzzWatch":
+        """Tell of changes."""
+        watch = FuzzWatch(self._watches, path, changed)
+        self._watches.append(watch)
+        return watch
+
+    def on_session(self, listener: SessionListener) -> None:
+        """Tell of the one session there is."""
+        self._later.append(lambda: listener.on_connected(self._session.id, is_new=True))
+
+    def on_touched(self, paths: set[str]) -> None:
+        """Hear from the store what has changed."""
+        self._later.extend(watch.call for watch in self._watches if watch.path in paths)
+
+    def cut(self, *, at_once: bool) -> None:
+        """Is never cut off."""
+
+    def mend(self) -> None:
+        """Is never cut off."""
+
+    def lose_next_reply(self) -> None:
+        """Loses nothing."""
+
+    def later(self, call: Callable[[], None]) -> None:
+        """Make a call when things settle."""
+        self._later.append(call)
 
     def settle(self) -> None:
         """Run all jobs, and those they start."""
@@ -135,22 +169,24 @@ class FuzzEvents:
         self.settle()
 
 
-def _apply(znodes: dict[str, ZNode], operation: Operation) -> None:
-    path, there = operation.path, znodes.get(operation.path)
-    if isinstance(operation, Create):
-        if there is not None:
-            raise CoordinationError("NODE_EXISTS", path)
-        znodes[path] = ZNode(operation.data, 0)
-        return
-    if there is None:
-        raise CoordinationError("NO_NODE", path)
-    if operation.version not in (-1, there.version):
-        raise CoordinationError("BAD_VERSION", path)
-    if isinstance(operation, Delete):
-        for below in [p for p in znodes if p == path or p.startswith(path + "/")]:
-            del znodes[below]
-        return
-    znodes[path] = ZNode(operation.data, there.version + 1)
+class FuzzWatch:
+    """An interest in a path."""
+
+    def __init__(self, watches: "list[FuzzWatch]", path: str, changed: Callable[[], None]) -> None:
+        """Stand among these."""
+        self._watches = watches
+        self.path = path
+        self._changed = changed
+
+    def cancel(self) -> None:
+        """Do not call any more."""
+        if self in self._watches:
+            self._watches.remove(self)
+
+    def call(self) -> None:
+        """Tell, unless nobody wants to know any more."""
+        if self in self._watches:
+            self._changed()
 
 
 class FuzzLink:
@@ -185,8 +221,60 @@ def joined(parts: list[Any]) -> bytes:
     return b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in parts)
 
 
+class FuzzPeers:
+    """Connections of a node to itself: the only broker of its cluster."""
+
+    def __init__(self, events: FuzzEvents) -> None:
+        """Know no node yet."""
+        self.events = events
+        self.node: Node | None = None
+
+    def connect(self, _host: str, _port: int, events: PeerEvents) -> "FuzzPeer":
+        """Connect, wherever to."""
+        peer = FuzzPeer(self, events)
+        self.events.later(peer.connected)
+        return peer
+
+
+class FuzzPeer(FuzzLink):
+    """One such connection, with both its ends."""
+
+    def __init__(self, peers: FuzzPeers, events: PeerEvents) -> None:
+        """Start without a connection."""
+        super().__init__()
+        self._peers = peers
+        self._events = events
+
+    def connected(self) -> None:
+        """Tell that it stands."""
+        if self.is_open:
+            self._events.on_connected()
+
+    def send(self, buffers: Sequence[Any]) -> None:
+        """Ask."""
+        frame = b"".join(bytes(part) for part in buffers)[4:]
+        self._peers.events.later(lambda: self._serve(frame))
+
+    def _serve(self, frame: bytes) -> None:
+        node = self._peers.node
+        assert node is not None
+        if self.is_open:
+            parts = node.on_request(self, memoryview(bytearray(frame)))
+            if parts is not None:
+                self.reply(parts)
+
+    def reply(self, buffers: list[Any]) -> None:
+        """Answer."""
+        answer = joined(buffers)[4:]
+        self._peers.events.later(lambda: self._answer(answer))
+
+    def _answer(self, answer: bytes) -> None:
+        if self.is_open:
+            self._events.on_frame(memoryview(answer))
+
+
 class FuzzNode:
-    """A started node in its world."""
+    """A started node in its world: a lone one, or with `zookeeper.connect` the only member of a cluster."""
 
     def __init__(self, rng: Random, settings: Mapping[str, str] | None = None) -> None:
         """Start it on an empty disk."""
@@ -195,10 +283,17 @@ class FuzzNode:
         self.disk = SimDisk(Random(rng.random()))
         texts = {"log.dirs": "/data", "listeners": "PLAINTEXT://127.0.0.1:9092", **(settings or {})}
         events: Any = self.events
-        world = World(clock, FuzzRng(rng), events, events, events, self.disk)
-        self.node = Node(BrokerConfig(texts), world)
+        peers = FuzzPeers(self.events)
+        world = World(clock, FuzzRng(rng), events, events, events, self.disk, peers)
+        self.node = peers.node = Node(BrokerConfig(texts), world)
+        self._finish(self.node.start())
+        self._finish(self.node.join({"PLAINTEXT": ("127.0.0.1", 9092)}))
+        for _ in range(10):
+            self.events.advance(1)
+
+    def _finish(self, task: Task[None]) -> None:
         outcome: list[BaseException | None] = []
-        drive(self.node.start(), lambda _result, problem: outcome.append(problem))
+        drive(task, lambda _result, problem: outcome.append(problem))
         self.events.settle()
         assert outcome == [None], outcome
 

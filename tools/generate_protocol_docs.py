@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from barnabas.broker.dispatch import TABLE
+from barnabas.broker.dispatch import TABLE, Api, cluster_table
 from barnabas.wire.messages.index import APIS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 TARGET = Path(__file__).parents[1] / "docs/protocol.md"
 
@@ -37,27 +41,40 @@ NOTES = """
 Produce is told from version 0 and served from 3, as Kafka 4 does: told from 3, librdkafka 2.0 to 2.6 would silently send
 gzip and lz4 uncompressed.
 """
+IN_CLUSTERS = """
+## Served by members of a cluster only
+
+A broker without ZooKeeper does not tell them. Those that Kafka 4.4 does not have are what brokers of a ZooKeeper cluster say to each
+other, as in Kafka 3.9.
+"""
 ABSENT = """
 ## Not served yet
 
-Groups, transactions, access control, quotas, reassignments and share groups: a client sees that they are not there.
+Access control, quotas, telemetry and share groups: a client sees that they are not there.
 """
+TABLE_HEAD = ["| Key | API | Told | Served | Kafka 4.4 |", "|---:|---|---|---|---|"]
 
 
 def document() -> str:
     """Give the whole text."""
-    lines = ["| Key | API | Told | Served | Kafka 4.4 |", "|---:|---|---|---|---|"]
-    lines += [row(key) for key in sorted(TABLE)]
-    absent = [f"{APIS[key].name} ({key})" for key in sorted(KAFKA) if key not in TABLE]
-    return "\n".join([HEAD, *lines, NOTES + ABSENT, ", ".join(absent) + ".\n"])
+    in_clusters = cluster_table()
+    served = {**TABLE, **in_clusters}
+    absent = [f"{APIS[key].name} ({key})" for key in sorted(KAFKA) if key not in served]
+    parts = [HEAD, *table(TABLE), NOTES + IN_CLUSTERS, *table(in_clusters)]
+    return "\n".join([*parts, ABSENT, ", ".join(absent) + ".\n"])
 
 
-def row(key: int) -> str:
-    """Give one line of the table."""
-    api = TABLE[key]
+def table(apis: Mapping[int, Api]) -> list[str]:
+    """Give the lines of a table."""
+    return [*TABLE_HEAD, *(row(apis[key]) for key in sorted(apis))]
+
+
+def row(api: Api) -> str:
+    """Give one line of a table."""
     told = versions(api.advertised_min, api.max_version)
     served = versions(api.min_version, api.max_version)
-    return f"| {key} | {api.name} | {told} | {served} | {versions(*KAFKA[key])} |"
+    kafka = versions(*KAFKA[api.key]) if api.key in KAFKA else "no"
+    return f"| {api.key} | {api.name} | {told} | {served} | {kafka} |"
 
 
 def versions(first: int, last: int) -> str:

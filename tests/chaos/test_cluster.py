@@ -3,7 +3,15 @@
 import logging
 
 import pytest
-from cluster_kit import SESSION_MS, Cluster, Load, assert_nothing_lost, wait_until
+from chaos.wire_kit import RawClient, batch
+from cluster_kit import (
+    SESSION_MS,
+    Cluster,
+    Load,
+    assert_logs_equal,
+    assert_nothing_lost,
+    wait_until,
+)
 
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages.elect_leaders import ElectLeadersRequest
@@ -50,7 +58,29 @@ def test_nothing_is_lost_whoever_dies_in_whatever_way(cluster):
             cluster.wait_healthy("t")
             load.wait_for_more()
     assert_nothing_lost(cluster, "t", load)
+    assert_logs_equal(cluster, "t")
     log.info("session %d ms; seconds without an acknowledgement: %s", SESSION_MS, gaps)
+
+
+def test_one_of_three_that_is_left_takes_no_more_for_all(cluster):
+    """What it takes for itself alone nobody reads before others have it."""
+    cluster.create("t", [[1, 2, 3]], min_insync_replicas=2)
+    with RawClient(cluster.address_of(1)) as client:
+        assert client.produce("t", batch(b"0")).error_code == 0
+        wait_until(lambda: len(client.read_all("t")) == 1, "it is committed")
+        cluster.kill(2)
+        cluster.kill(3)
+        wait_until(lambda: cluster.partitions("t") == [(1, [1])], "it is alone")
+        assert client.produce("t", batch(b"1")).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert client.produce("t", batch(b"2"), acks=1).error_code == 0
+        assert client.end_offset("t") == 1, "not committed"
+        cluster.start(2)
+        wait_until(lambda: client.end_offset("t") == 2, "another has it")
+        assert client.produce("t", batch(b"3")).error_code == 0
+        cluster.start(3)
+        cluster.wait_healthy("t")
+        assert [value for _, value in client.read_all("t")] == [b"0", b"2", b"3"]
+    assert_logs_equal(cluster, "t")
 
 
 def test_the_orders_of_a_controller_that_was_replaced_are_refused(cluster):

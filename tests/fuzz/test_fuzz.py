@@ -1,7 +1,7 @@
 """A bounded run of tools/fuzz.py: the same requests on every machine. `make fuzz` runs it for long, with other seeds."""
 
 import pytest
-from fuzz import NodeFuzzer, fuzz_process
+from fuzz import ClusterFuzzer, NodeFuzzer, fuzz_process
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -10,6 +10,11 @@ def test_a_node_takes_whatever_comes(seed):
     assert counts.answered > 2000, counts
     assert counts.refused > 2000, counts
     assert counts.appended > 200, counts
+
+
+def test_a_member_of_a_cluster_takes_whatever_comes():
+    counts = ClusterFuzzer(5).run(requests=600)
+    assert counts.answered > 200, counts
 
 
 def test_a_process_takes_whatever_comes_over_its_sockets():

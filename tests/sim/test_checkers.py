@@ -64,7 +64,7 @@ def test_a_node_that_acknowledges_before_the_sync_is_found(monkeypatch):
         Replica, "flush", lambda self, done: self._background.run(lambda: None, done)
     )
     found = first_violation("acknowledged is kept")
-    assert "after a power loss" in found.what
+    assert "is lost" in found.what
 
 
 def test_a_sync_that_does_nothing_is_found(monkeypatch):

@@ -1,6 +1,7 @@
 """The broker inside a process, and the fixture."""
 
 import socket
+import sys
 import threading
 from pathlib import Path
 
@@ -43,6 +44,27 @@ def test_nothing_is_left_behind():
     assert set(threading.enumerate()) == before
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((broker.host, broker.port))
+
+
+def test_starting_and_stopping_is_little_work():
+    """A hundred times as much would take the fifth of a second that is promised. Counted, so that other work on the machine does not matter."""
+    with barnabas.Broker():
+        pass  # what is loaded once
+    calls = 0
+
+    def count(_frame, event, _argument):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    threading.setprofile(count)
+    sys.setprofile(count)
+    try:
+        with barnabas.Broker():
+            pass
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    assert 500 < calls < 10_000
 
 
 def test_a_data_dir_outlives_the_broker(tmp_path):

@@ -20,6 +20,7 @@ BROKER_IDS: Final = "/brokers/ids"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 IN_SYNC_CHANGES: Final = "/isr_change_notification"
+LOST_LOGS: Final = "/log_dir_event_notification"
 CONFIG_CHANGES: Final = "/config/changes"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 #: Notices are kept this long, so that every broker has seen them.
@@ -27,6 +28,8 @@ CONFIG_CHANGE_KEPT_MS: Final = 15 * 60 * 1000
 
 _REGISTRATION_VERSION: Final = 5
 _IN_SYNC_NOTICE: Final = "isr_change_"
+_LOST_LOGS_NOTICE: Final = "log_dir_event_"
+_LOG_DIR_FAILURE: Final = 1
 _CONFIG_NOTICE: Final = "config_change_"
 
 
@@ -178,6 +181,20 @@ def read_in_sync_notice(node: ZNode) -> list[tuple[str, int]]:
     """Read which partitions a notice is about."""
     content = json.loads(node.data)
     return [(each["topic"], each["partition"]) for each in content["partitions"]]
+
+
+def lost_logs_notice(broker_id: int) -> Operation:
+    """Tell the controller that a broker has lost logs with their disk."""
+    return Create(
+        f"{LOST_LOGS}/{_LOST_LOGS_NOTICE}",
+        _encode({"version": 1, "broker": broker_id, "event": _LOG_DIR_FAILURE}),
+        sequential=True,
+    )
+
+
+def read_lost_logs_notice(node: ZNode) -> int:
+    """Read which broker a notice is about."""
+    return int(json.loads(node.data)["broker"])
 
 
 # Topics

@@ -76,20 +76,27 @@ class Commitment:
             self._appended.pop()
 
     def until(
-        self, end_offset: int, state: PartitionState, deadline_ms: int | None, world: World
+        self, end_offset: int, leader_epoch: int, deadline_ms: int | None, world: World
     ) -> Start:
         """Wait in a task until all before `end_offset` is committed: the answer is an error code, NONE if it is.
 
-        Without a deadline until it is, or never will be.
+        `leader_epoch` is that in which it was appended. Without a deadline until it is, or never will be.
         """
 
         def start(done: Done) -> None:
-            awaited = _Awaited(end_offset, state.leader_epoch, done)
+            awaited = _Awaited(end_offset, leader_epoch, done)
             if deadline_ms is not None:
                 awaited.expire_at(deadline_ms, world)
-            self._awaited.append(awaited)
+            self._insert(awaited)
 
         return start
+
+    def _insert(self, awaited: _Awaited) -> None:
+        """Keep the order of offsets: a request about several partitions comes late to those that it names last."""
+        place = len(self._awaited)
+        while place and self._awaited[place - 1].end_offset > awaited.end_offset:
+            place -= 1
+        self._awaited.insert(place, awaited)
 
     def settle(self, state: PartitionState, min_in_sync: int) -> None:
         """Answer those whose records are committed, or lost with the leadership."""

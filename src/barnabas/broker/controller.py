@@ -195,6 +195,7 @@ class Office:
                 (cluster_znodes.BROKER_IDS, _look_at_brokers),
                 (znodes.TOPICS, _look_at_topics),
                 (cluster_znodes.IN_SYNC_CHANGES, _look_at_in_sync_changes),
+                (cluster_znodes.LOST_LOGS, _look_at_lost_logs),
                 (cluster_znodes.DELETE_TOPICS, look_at_deletions),
             )
         ]
@@ -425,10 +426,15 @@ class Office:
         settings = _settings(self._node)
         self.submit(_plain(lambda machine: machine.on_settings(settings)))
 
-    def forget_notices(self, names: Iterable[str]) -> Task[None]:
+    def read_notices(self, parent: str) -> Task[dict[str, ZNode]]:
+        """Read what brokers have put at a place, by path."""
+        tree = yield partial(self._node.world.coordination.read_tree, parent)
+        return {path: node for path, node in tree.items() if path.startswith(parent + "/")}
+
+    def forget_notices(self, paths: Iterable[str]) -> Task[None]:
         """Take away notices that have been dealt with."""
-        for name in names:
-            yield from self._commit([Delete(f"{cluster_znodes.IN_SYNC_CHANGES}/{name}")])
+        for path in paths:
+            yield from self._commit([Delete(path)])
 
     @property
     def fence(self) -> Operation:
@@ -526,10 +532,7 @@ def topics_changed(names: Sequence[str]) -> Event:
 
 
 def _look_at_in_sync_changes(office: Office) -> Generator[Any, Any, Effects]:
-    coordination = office.node.world.coordination
-    tree = yield partial(coordination.read_tree, cluster_znodes.IN_SYNC_CHANGES)
-    prefix = cluster_znodes.IN_SYNC_CHANGES + "/"
-    notices = {path[len(prefix) :]: node for path, node in tree.items() if path.startswith(prefix)}
+    notices = yield from office.read_notices(cluster_znodes.IN_SYNC_CHANGES)
     keys: dict[TopicPartition, None] = {}
     for notice in notices.values():
         for topic, index in cluster_znodes.read_in_sync_notice(notice):
@@ -537,6 +540,17 @@ def _look_at_in_sync_changes(office: Office) -> Generator[Any, Any, Effects]:
     states = yield from _read_states(office.node, list(keys))
     yield from office.forget_notices(notices)
     return office.machine.on_states(states)
+
+
+def _look_at_lost_logs(office: Office) -> Generator[Any, Any, Effects]:
+    """Find brokers that have lost logs with their disk; which ones, their answers tell."""
+    notices = yield from office.read_notices(cluster_znodes.LOST_LOGS)
+    yield from office.forget_notices(notices)
+    effects = Effects()
+    for broker in dict.fromkeys(map(cluster_znodes.read_lost_logs_notice, notices.values())):
+        log.warning("broker %d has lost logs: it is asked which", broker)
+        effects.extend(office.machine.on_log_dir_failure(broker))
+    return effects
 
 
 def look_at_deletions(office: Office) -> Generator[Any, Any, Effects]:

@@ -44,10 +44,10 @@ def sort_out(node: Node, contents: Found) -> None:
                     "%s belongs to no topic: set aside as %s", key, directory.rename_stray(key)
                 )
                 continue
-            before = node.placement.get(key)
+            before, kept = node.placement.get(key), directory
             if before is not None:
-                directory = _keep_one(node, topic, key, (before, directory))
-            node.placement.put(key, directory)
+                kept = _keep_one(node, topic, key, (before, directory))
+            node.placement.put(key, kept)
     for _, found in contents:
         for path in found.future:
             if partition_of_future(path).topic not in node.topics.by_name:

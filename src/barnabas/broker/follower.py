@@ -52,6 +52,8 @@ log = logging.getLogger(__name__)
 
 #: What a Kafka 3.9 broker asks with.
 FETCH_VERSION: Final = 17
+#: How long a partition is left out that catches up faster than its throttle allows.
+THROTTLED_MS: Final = 100
 LIST_OFFSETS_VERSION: Final = 9
 _EARLIEST: Final = -2
 _LATEST: Final = -1
@@ -91,6 +93,8 @@ class Fetchers:
     def follow(self, replica: Replica) -> None:
         """Pull a partition from the leader that its state names, from now on."""
         self.leave(replica.key)
+        if replica.offline:
+            return
         leader = replica.state.leader
         number = replica.key.partition % self._node.config.get_int("num.replica.fetchers")
         fetcher = self._by_leader.get((leader, number))
@@ -202,13 +206,22 @@ class Fetcher:
         if self._is_asking or self._is_closed or self._node.stopping:
             return
         now_ms = self._node.world.clock.monotonic_ms()
-        wanted = [one for one in self._followed.values() if self._is_wanted(one, now_ms)]
-        if not wanted:
+        self._hold_throttled(now_ms)
+        if not any(self._is_wanted(one, now_ms) for one in self._followed.values()):
             self._wait_for_paused(now_ms)
             return
         request = self._request()
         self._is_asking = True
         self._channel.ask(request, FETCH_VERSION, self._on_answer)
+
+    def _hold_throttled(self, now_ms: int) -> None:
+        """Leave out for a moment what catches up faster than it may."""
+        throttle, own = self._node.members.follower_throttle, self._node.broker_id
+        for followed in self._followed.values():
+            if throttle.holds(followed.replica, own):
+                followed.paused_until_ms = max(followed.paused_until_ms, now_ms + THROTTLED_MS)
+                self._drop_from_session(followed)
+                self._changed[followed.replica.key] = None
 
     def _is_wanted(self, followed: _Followed, now_ms: int) -> bool:
         return not followed.is_busy and followed.paused_until_ms <= now_ms
@@ -234,6 +247,8 @@ class Fetcher:
             if position == followed.sent and not is_full:
                 continue
             followed.sent = position
+            # Both in one request would end with the leader leaving it out.
+            self._forgotten.pop((followed.replica.topic.id, key.partition), None)
             partitions = topics.setdefault(followed.replica.topic.id, [])
             partitions.append(self._wanted_partition(key.partition, position))
         forgotten: dict[bytes, list[int]] = {}
@@ -333,6 +348,9 @@ class Fetcher:
         if position is not None and position[1] != replica.log.log_end_offset:
             return  # an answer to a fetch from before the log was cut
         start_offset = replica.log.log_start_offset
+        if data.records:
+            throttle = self._node.members.follower_throttle
+            throttle.count(replica, self._node.broker_id, len(data.records))
         try:
             code = replica.append_as_follower(
                 data.records, data.high_watermark, data.log_start_offset
@@ -366,7 +384,9 @@ class Fetcher:
         self._pause(followed)
 
     def _pause(self, followed: _Followed) -> None:
-        """Leave a partition out for a while."""
+        """Leave a partition out for a while, if it is still pulled: its disk may have failed."""
+        if self._followed.get(followed.replica.key) is not followed:
+            return
         followed.paused_until_ms = self._node.world.clock.monotonic_ms() + self._backoff_ms
         self._drop_from_session(followed)
         self._changed[followed.replica.key] = None

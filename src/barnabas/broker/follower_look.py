@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
+    from barnabas.core.divergence import EpochEnd
     from barnabas.core.fetch_session import Wanted
 
 
 class FollowerLook(Look):
     """One look at the partitions that a follower pulls."""
 
-    __slots__ = ("_broker_id",)
+    __slots__ = ("_broker_id", "unserved")
 
     def __init__(
         self, node: Node, broker_id: int, max_bytes: int, *, by_id: bool, nowait: bool
@@ -31,48 +32,56 @@ class FollowerLook(Look):
         """Look for this broker."""
         super().__init__(node, max_bytes, by_id=by_id, committed_only=False, nowait=nowait)
         self._broker_id = broker_id
+        #: There are bytes for these, and no room in the answer, or they are held back.
+        self.unserved: list[Wanted] = []
 
     def _read(self, wanted: Wanted) -> Reading:
         replica = self._find(wanted)
         if isinstance(replica, ErrorCode):
             return self._fail(wanted, replica)
-        code = _refusal(replica, self._broker_id, wanted)
-        if code:
-            return self._fail(wanted, code)
+        found = _judge(replica, self._broker_id, wanted)
+        if isinstance(found, ErrorCode):
+            return self._fail(wanted, found)
         log, state = replica.log, replica.state
         reading = Reading(
             wanted, 0, state.high_watermark, replica.last_stable_offset, log.log_start_offset
         )
-        reading.diverging = find_divergence(
-            replica.leader_epochs,
-            log.log_end_offset,
-            wanted.last_fetched_epoch,
-            wanted.fetch_offset,
-        )
-        if reading.diverging is not None:
+        if found is not None:
+            reading.diverging = found
             self.is_urgent = True
         elif wanted.fetch_offset < log.log_end_offset:
+            throttle = self._node.members.leader_throttle
+            if throttle.holds(replica, self._broker_id):
+                self.unserved.append(wanted)
+                return reading
             problem = self._find_bytes(replica, reading, log.log_end_offset)
             if problem is not None:
                 return self._fail(wanted, problem)
+            throttle.count(replica, self._broker_id, len(reading.records))
+            if not reading.records:
+                self.unserved.append(wanted)
         return reading
 
 
-def _refusal(replica: Replica, broker_id: int, wanted: Wanted) -> ErrorCode:
-    """Tell why a follower cannot be served; NONE if it can."""
+def _judge(replica: Replica, broker_id: int, wanted: Wanted) -> ErrorCode | EpochEnd | None:
+    """Tell why a follower cannot be served, or where its log has left ours; None if it is on our way."""
     code = replica.state.decide_follower(broker_id, wanted.current_leader_epoch)
     if code:
         return code
     log, offset = replica.log, wanted.fetch_offset
+    if offset < log.log_start_offset:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if offset <= log.log_end_offset and wanted.last_fetched_epoch == log.epochs.latest:
+        return None  # nearly always: the last epoch with records reaches to the end
     try:
-        diverging = offset >= log.log_start_offset and find_divergence(
+        diverging = find_divergence(
             replica.leader_epochs, log.log_end_offset, wanted.last_fetched_epoch, offset
         )
     except UnknownEpochError:
         return ErrorCode.OFFSET_OUT_OF_RANGE
-    if not diverging and not log.log_start_offset <= offset <= log.log_end_offset:
+    if diverging is None and offset > log.log_end_offset:
         return ErrorCode.OFFSET_OUT_OF_RANGE
-    return ErrorCode.NONE
+    return diverging
 
 
 def note_positions(node: Node, broker_id: int, partitions: Sequence[Wanted]) -> None:
@@ -80,16 +89,9 @@ def note_positions(node: Node, broker_id: int, partitions: Sequence[Wanted]) -> 
     now_ms = node.world.clock.monotonic_ms()
     for wanted in partitions:
         replica = node.hosted(wanted.topic, wanted.partition)
-        if isinstance(replica, ErrorCode) or _refusal(replica, broker_id, wanted):
+        if isinstance(replica, ErrorCode) or _judge(replica, broker_id, wanted) is not None:
             continue
-        log, state = replica.log, replica.state
-        if find_divergence(
-            replica.leader_epochs,
-            log.log_end_offset,
-            wanted.last_fetched_epoch,
-            wanted.fetch_offset,
-        ):
-            continue
+        state = replica.state
         if state.on_follower_fetch(
             broker_id, wanted.fetch_offset, wanted.follower_log_start, now_ms
         ):

@@ -113,7 +113,7 @@ def _until_safe(
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if state.high_watermark < log.log_end_offset:
         code: ErrorCode = yield replica.commitment.until(
-            log.log_end_offset, state, deadline_ms, node.world
+            log.log_end_offset, state.leader_epoch, deadline_ms, node.world
         )
         if code:
             return code

@@ -22,8 +22,11 @@ from barnabas.broker.cluster_topics import ClusterTopics
 from barnabas.broker.config_notices import ConfigNotices
 from barnabas.broker.controller import ControllerSeat
 from barnabas.broker.follower import Fetchers
+from barnabas.broker.follower_news import Followers
 from barnabas.broker.in_sync import InSyncKeeper
+from barnabas.broker.lost_logs import LostLogs
 from barnabas.broker.orders import Orders
+from barnabas.broker.replication_throttle import FOLLOWER, LEADER, ReplicationThrottle
 from barnabas.broker.tasks import drive
 from barnabas.model.cluster import LiveBroker
 from barnabas.model.errors import ErrorCode, KafkaError
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.broker.node import Node
+    from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
     from barnabas.wire.primitives import Message
 
@@ -59,10 +63,16 @@ class Members:
         self.is_registered = False
         self.orders = Orders(node)
         self.fetchers = Fetchers(node)
+        #: Who pulls from this broker.
+        self.followers = Followers(node.replicas.waiting.changes)
         self.in_sync = InSyncKeeper(node)
+        self.leader_throttle = ReplicationThrottle(node, LEADER)
+        self.follower_throttle = ReplicationThrottle(node, FOLLOWER)
         self.controller = ControllerSeat(node)
         self.topics = ClusterTopics(node)
         self.config_notices = ConfigNotices(node)
+        self._lost_logs = LostLogs(node)
+        node.replicas.on_lost = self.on_lost
         self._self: LiveBroker | None = None
         self._protocols: dict[str, str] = {}
         self._is_registering = False
@@ -82,6 +92,16 @@ class Members:
     def on_brokers(self, brokers: Mapping[int, LiveBroker]) -> None:
         """Hear from the controller who is there."""
         self._node.transactions.on_brokers(brokers)
+
+    def on_lost(self, lost: list[Replica]) -> None:
+        """Hear that logs were lost with their disk: pull them no more, and let others lead them."""
+        for replica in lost:
+            self.fetchers.leave(replica.key)
+        self._lost_logs.tell()
+
+    def ask_for_orders(self) -> None:
+        """Let the controller give its orders again: some could not be carried out, and may be now."""
+        self._lost_logs.tell()
 
     # Joining
 

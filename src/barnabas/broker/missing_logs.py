@@ -40,7 +40,11 @@ def keys_in(node: Node, directory: LogDirectory) -> list[TopicPartition]:
 
 
 def open_again(node: Node) -> Task[None]:
-    """Try to open and host them, one after the other."""
+    """Try to open and host them, one after the other; in a cluster the controller's orders do that, given again."""
+    if not node.is_lone:
+        if find(node) and all(directory.is_online for directory in node.directories):
+            node.members.ask_for_orders()
+        return
     for topic, index in find(node):
         if not _is_missing(node, topic, index):
             continue  # deleted since, perhaps made again: then its folder is not this topic's

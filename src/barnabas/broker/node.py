@@ -184,6 +184,8 @@ class Node:
         if waiter is not None:
             self.replicas.waiting.remove(waiter)
             waiter.owner.abandon()
+        if self._members is not None:
+            self._members.followers.forget(link)
         self.pauses.forget(link)
         self.unpacking.forget(link)
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import log_opening, topic_deletion, znodes
+from barnabas.broker.order_check import check_order, check_roles
 from barnabas.broker.tasks import together
 from barnabas.broker.turns import Turns
 from barnabas.model.cluster import LiveBroker, Partition, Topic
@@ -77,6 +78,7 @@ class Orders:
 
     def lead_and_follow(self, request: LeaderAndIsrRequest) -> Task[Codes | ErrorCode]:
         """Take over the roles that an order names; what became of each partition, or why the order does not count."""
+        check_roles(request.topic_states)
         yield self._turns.take
         try:
             code = self.refusal(
@@ -160,7 +162,7 @@ class Orders:
     ) -> ErrorCode:
         node = self._node
         replica = node.replicas.get(*key)
-        if replica is None or replica.offline:
+        if replica is None:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if replica.topic.id != topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
@@ -170,14 +172,13 @@ class Orders:
         state.min_in_sync = replica.config.min_insync_replicas
         state.lag_max_ms = node.config.get_int("replica.lag.time.max.ms")
         try:
-            if told.leader == node.broker_id:
-                self._lead(replica, told)
-            else:
+            if told.leader != node.broker_id:
                 self._follow(replica, told)
+            elif not replica.offline:
+                self._lead(replica, told)
         except OSError as problem:
             replica.on_disk_error(problem, "begin an epoch")
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NONE
+        return ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else ErrorCode.NONE
 
     def _lead(self, replica: Replica, told: LeaderAndIsrPartitionState) -> None:
         node, state, log_ = self._node, replica.state, replica.log
@@ -282,6 +283,7 @@ class Orders:
 
     def update_metadata(self, request: UpdateMetadataRequest) -> Task[ErrorCode]:
         """Take over what clients are to be told of the cluster."""
+        check_order(request.topic_states)
         yield self._turns.take
         try:
             code = self.refusal(

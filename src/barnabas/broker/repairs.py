@@ -2,7 +2,8 @@
 
 Whoever reads damaged bytes gets an error that clients try again after (`Replica.on_damage`). Meanwhile the segment is made again
 without them, in the background, and takes the place of the old one; from then on readers pass over what is lost. What was
-lost is told with its offsets, and the bytes are kept (`storage/rescue.py`).
+lost is told with its offsets, and the bytes are kept (`storage/rescue.py`). In a cluster nothing is lost that another replica
+in sync has: it is asked first (`spare_copies.py`).
 """
 
 from __future__ import annotations
@@ -12,21 +13,28 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker import spare_copies
 from barnabas.broker.file_removal import remove_files_later
 from barnabas.broker.tasks import drive
+from barnabas.storage.epoch_spans import NO_EPOCHS, EpochSpans
 from barnabas.storage.rescue import Place, rescue
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Done, Task
     from barnabas.model.ids import TopicPartition
     from barnabas.storage.cleaned_segment import CleanedSegment
+    from barnabas.storage.rescue import Lost
 
 log = logging.getLogger(__name__)
 
 #: How long to wait for a cleaning or a move to end.
 BUSY_WAIT_MS: Final = 100
+#: How long to leave damage that others cannot mend for now: looking through a segment takes long.
+AGAIN_MS: Final = 1000
 
 
 class Repairs:
@@ -91,22 +99,46 @@ class Repairs:
             return
         if log_.segments[-1].base_offset == base_offset:
             log_.roll(world.clock.now_ms())  # closed segments alone can be exchanged
-        ends = [
-            following.base_offset
-            for segment, following in pairwise(log_.segments)
-            if segment.base_offset == base_offset
-        ]
-        if not ends:
+        found = [pair for pair in pairwise(log_.segments) if pair[0].base_offset == base_offset]
+        if not found:
             return  # dropped since
-        place = Place(log_.directory, base_offset, ends[0], ends[0])
+        segment, end = found[0][0], found[0][1].base_offset
+        # What was written since the log was opened may be of newer epochs.
+        epochs = EpochSpans(log_.epochs.entries) if segment.epochs else NO_EPOCHS
+        place = Place(log_.directory, base_offset, end, end, epochs)
         job = partial(
             rescue, world.disk, place,
             index_interval_bytes=log_.config.index_interval_bytes, may_have_gaps=log_.may_have_gaps,
         )  # fmt: skip
         cleaned, lost = yield partial(world.background.run, job)
+        if lost and spare_copies.peers(self._node, replica):
+            spares = yield from self._fetch_spares(replica, lost)
+            if spares is None:
+                log.warning("%s: nobody can give what is damaged now", replica.key)
+                yield partial(self._node.pause, AGAIN_MS)
+                return  # whoever reads it next lets it be tried again
+            cleaned, lost = yield partial(world.background.run, partial(job, spares=spares))
+            log.warning("%s: %d damaged places replaced by copies", replica.key, len(spares))
         if (yield from self._swap(replica, cleaned)):
             for one in lost:
                 log.critical("%s: %s", replica.key, one)
+
+    def _fetch_spares(
+        self, replica: Replica, lost: Sequence[Lost]
+    ) -> Task[dict[tuple[int, int], bytes] | None]:
+        """Get from others what is damaged here; None if they cannot give all of it now."""
+        spares: dict[tuple[int, int], bytes] = {}
+        for one in lost:
+            if one.first_offset > one.last_offset:
+                continue  # bytes that belong to no offset
+            found = yield from spare_copies.fetch(
+                self._node, replica, one.first_offset, one.last_offset
+            )
+            if found is None:
+                return None
+            if found or replica.log.may_have_gaps:
+                spares[one.first_offset, one.last_offset] = found
+        return spares
 
     def _swap(self, replica: Replica, cleaned: CleanedSegment) -> Task[bool]:
         world, log_ = self._node.world, replica.log

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.metrics import Metrics
     from barnabas.broker.tasks import Done
+    from barnabas.core.changes import Onlooker
     from barnabas.core.partition import PartitionState
     from barnabas.model.cluster import Topic
     from barnabas.model.config.log_config import LogConfig
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
     #: Told of a replica and the base offset of a segment in it.
     OnDamage = Callable[["Replica", int], None]
+    #: Told of a replica that an error of its disk takes offline.
+    OnFailure = Callable[["Replica", OSError], None]
+    #: Told of replicas that are offline from now on.
+    OnLost = Callable[[list["Replica"]], None]
 
 log = logging.getLogger(__name__)
 
@@ -46,16 +51,16 @@ def stable_key(topic: str, index: int) -> tuple[str, int, str]:
     return topic, index, "stable"
 
 
-def end_key(topic: str, index: int) -> tuple[str, int, str]:
-    """Name what followers wait for."""
-    return topic, index, "end"
+def commit_key(onlooker: Onlooker) -> tuple[Onlooker, str]:
+    """Name what a follower waits for that is to learn at once what is committed."""
+    return onlooker, "committed"
 
 
 class Replica:
     """One hosted partition."""
 
     __slots__ = (
-        "_background", "_clock", "_end_key", "_flush_running", "_flush_waiters", "_on_damage", "_on_failure", "_passing_errors", "_stable_key",
+        "_background", "_clock", "_flush_running", "_flush_waiters", "_on_damage", "_on_failure", "_passing_errors", "_stable_key",
         "_told_stable_offset", "_undecided_bytes", "_waiting", "commitment", "config", "directory", "is_cutting", "key", "log", "metrics", "offline", "state", "topic",
     )  # fmt: skip
 
@@ -75,12 +80,11 @@ class Replica:
         self._waiting: Waiting[Any] | None = None
         self._background: Background | None = None
         self._clock: Clock | None = None
-        self._on_failure: Callable[[LogDirectory, OSError], None] | None = None
+        self._on_failure: OnFailure | None = None
         self._on_damage: OnDamage | None = None
         self._passing_errors: PassingErrors | None = None
         self.metrics = TopicMetrics()
         self._stable_key = stable_key(*self.key)
-        self._end_key = end_key(*self.key)
         #: Its log is being cut: nothing is appended, and its role does not change.
         self.is_cutting = False
         #: What waits for the high watermark.
@@ -94,7 +98,7 @@ class Replica:
         waiting: Waiting[Any],
         world: World,
         metrics: TopicMetrics,
-        on_failure: Callable[[LogDirectory, OSError], None],
+        on_failure: OnFailure,
         on_damage: OnDamage,
         passing_errors: PassingErrors,
     ) -> None:
@@ -168,7 +172,8 @@ class Replica:
             return
         assert self._waiting is not None
         self.commitment.on_appended(end_offset, size_bytes)
-        self._waiting.on_bytes(self._end_key, size_bytes)
+        for onlooker in self._waiting.changes.on_change(self.key):
+            self._waiting.on_bytes(onlooker, size_bytes)
         if state.on_end_offset(end_offset):
             self.on_high_watermark()
 
@@ -176,8 +181,9 @@ class Replica:
         """Let go what waited for the high watermark, which has moved."""
         assert self._waiting is not None
         self._on_readable(self.commitment.take_readable(self.state.high_watermark))
-        # Followers learn of it with their next answer: one that waits for bytes gets it now.
-        self._waiting.on_change(self._end_key)
+        # Followers learn of it with their next answer. As in Kafka one that waits for bytes is not answered for it (KAFKA-9731).
+        for onlooker in self._waiting.changes.on_change(self.key):
+            self._waiting.on_change(commit_key(onlooker))
         self.settle()
 
     def settle(self) -> None:
@@ -237,7 +243,7 @@ class Replica:
     def wake_readers(self) -> None:
         """Let everybody who waits for bytes look again: what they wait on has changed."""
         assert self._waiting is not None
-        for key in (self.key, self._stable_key, self._end_key):
+        for key in (self.key, self._stable_key, *self._waiting.changes.on_change(self.key)):
             self._waiting.on_change(key)
 
     def append_run(
@@ -285,10 +291,14 @@ class Replica:
             self._passing_errors.tell(self.directory, self.key, doing, problem, now_ms)
             return
         log.critical("%s: offline, cannot %s: %s", self.key, doing, problem)
+        assert self._on_failure is not None
+        self._on_failure(self, problem)
+
+    def lose(self) -> None:
+        """Serve nobody any more, until the next start: those who wait hear of it."""
         self.offline = True
-        if is_of_directory(problem):
-            assert self._on_failure is not None
-            self._on_failure(self.directory, problem)
+        self.commitment.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
+        self.wake_readers()
 
     def on_damage(self, problem: BatchError | CompressionError) -> ErrorCode:
         """Have what cannot be read repaired; what to answer meanwhile: clients try again after it."""
@@ -348,6 +358,10 @@ class Replica:
             self._start_flush()
 
 
+def _tell_nobody(_lost: list[Replica]) -> None:
+    """Nobody else could serve them."""
+
+
 def _nothing() -> None:
     """Flush nothing: the answer still comes later, as callers expect."""
 
@@ -355,7 +369,15 @@ def _nothing() -> None:
 class Replicas:
     """All of them, by topic name and partition number."""
 
-    __slots__ = ("_by_topic", "_metrics", "_on_damage", "_passing_errors", "_world", "waiting")
+    __slots__ = (
+        "_by_topic",
+        "_metrics",
+        "_on_damage",
+        "_passing_errors",
+        "_world",
+        "on_lost",
+        "waiting",
+    )
 
     def __init__(self, world: World, metrics: Metrics, on_damage: OnDamage) -> None:
         """Start with none; `on_damage` is told of a segment that somebody could not read."""
@@ -365,6 +387,8 @@ class Replicas:
         self._by_topic: dict[str, dict[int, Replica]] = {}
         self._passing_errors = PassingErrors()
         self.waiting: Waiting[Any] = Waiting()
+        #: A lone broker tells nobody.
+        self.on_lost: OnLost = _tell_nobody
 
     def __iter__(self) -> Iterator[Replica]:
         """Every hosted replica, in order of creation."""
@@ -389,7 +413,7 @@ class Replicas:
         topic = replica.key.topic
         metrics = self._metrics.by_topic[topic]
         replica.attach(
-            self.waiting, self._world, metrics, self.take_offline, self._on_damage, self._passing_errors
+            self.waiting, self._world, metrics, self._on_failed, self._on_damage, self._passing_errors
         )  # fmt: skip
         # Its directory may have failed while it was being opened.
         replica.offline = replica.offline or not replica.directory.is_online
@@ -404,12 +428,19 @@ class Replicas:
         directory.failure = problem
         lost = [replica for replica in self if replica.directory is directory]
         for replica in lost:
-            replica.offline = True
-            replica.wake_readers()
+            replica.lose()
         log.critical(
             "log directory %s is offline until the next start, with %d partitions: %s",
             directory.path, len(lost), problem,
         )  # fmt: skip
+        self.on_lost(lost)
+
+    def _on_failed(self, replica: Replica, problem: OSError) -> None:
+        if is_of_directory(problem):
+            self.take_offline(replica.directory, problem)
+        else:
+            replica.lose()
+            self.on_lost([replica])
 
     def drop(self, key: TopicPartition) -> None:
         """Stop hosting one; those who wait on it are woken and find it gone."""

@@ -270,7 +270,7 @@ class ShardHost(Generic[ShardType]):
         """Go on when every in-sync replica has what the result tells."""
         replica = hosted.replica
         until = replica.commitment.until(
-            replica.log.log_end_offset, replica.state, None, self._node.world
+            replica.log.log_end_offset, replica.state.leader_epoch, None, self._node.world
         )
 
         def committed(code: ErrorCode, _error: BaseException | None) -> None:
@@ -467,9 +467,10 @@ class ShardHost(Generic[ShardType]):
     def _create(self) -> Task[None]:
         node = self._node
         count = node.config.get_int(self._count_setting)
-        # As many replicas as asked for, or as there are brokers: then it works out of the box.
+        # A lone broker works out of the box. In a cluster it must not depend on who was there first whether what is
+        # committed outlives a broker (KIP-115).
         wanted = node.config.get_int(self._replication_setting)
-        replication_factor = min(wanted, len(node.cluster.live_ids()))
+        replication_factor = 1 if node.is_lone else wanted
         yield from topic_creation.create_automatically(
             node, self._topic, count, replication_factor, self._topic_settings(replication_factor)
         )

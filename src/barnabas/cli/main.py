@@ -29,6 +29,11 @@ COMMANDS = {
         "barnabas.cli.cluster:cluster",
         "Start a cluster for trying; look at one, and at its health.",
     ),
+    "broker": ("barnabas.cli.broker:broker", "Take a broker out of a cluster."),
+    "rebalance": (
+        "barnabas.cli.rebalance:rebalance",
+        "Spread replicas and leaders evenly over brokers.",
+    ),
     "topic": ("barnabas.cli.topic:topic", "Create, list, describe, alter and delete topics."),
     "group": ("barnabas.cli.group:group", "Consumer groups: lag, members, moving offsets."),
     "txn": ("barnabas.cli.txn:txn", "Transactions: which are open, which hang, aborting them."),

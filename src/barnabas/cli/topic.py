@@ -9,35 +9,33 @@ from __future__ import annotations
 
 import fnmatch
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from barnabas.cli.cluster_view import (
-    PartitionView,
     TopicView,
     describe_topics,
     list_topics,
     missing_topic,
-    read_bounds,
     topic_or_fail,
 )
 from barnabas.cli.completion import topic_names
 from barnabas.cli.config import report_changes
 from barnabas.cli.connection import admin_api, connected, setting, wait_until
 from barnabas.cli.failure import Failure, failure, hint_for, reason
+from barnabas.cli.moving import resize
 from barnabas.cli.outlook import storage_page
-from barnabas.cli.output import counted, emit, meaning, table
+from barnabas.cli.output import emit, table
 from barnabas.cli.settings import (
     TOPIC,
     Change,
-    Setting,
     alter_or_fail,
     plan_changes,
     read_all_settings,
     read_settings,
 )
+from barnabas.cli.topic_page import add_storage, describe_topic, page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -228,88 +226,18 @@ def describe(
         raise click.UsageError("--data-dir goes with --storage")
     found, errors = describe_topics(connection, list(dict.fromkeys(names)))
     settings = read_all_settings(connection, TOPIC, list(found)) if found else {}
-    described = [_describe(connection, view, settings[name]) for name, view in found.items()]
+    described = [describe_topic(connection, view, settings[name]) for name, view in found.items()]
     if storage:
-        _add_storage(connection, described, found, settings, data_dirs)
+        add_storage(connection, described, found, settings, data_dirs)
     if not connection.wants_table:
         emit(described, connection.output)
     for position, data in enumerate(described if connection.wants_table else ()):
-        click.echo(("\n" if position else "") + _page(data))
+        click.echo(("\n" if position else "") + page(data))
         if storage:
             click.echo("\n" + storage_page(data["partitions"]))
     for name, error in errors.items():
         missing_topic(connection, name, error).show()
     return int(bool(errors))
-
-
-def _describe(
-    connection: Connection, view: TopicView, settings: dict[str, Setting]
-) -> dict[str, Any]:
-    """The stable keys of `topic describe -o json`."""
-    # A partition without a leader has nobody who knows its offsets.
-    led = [p.partition for p in view.partitions if p.leader is not None]
-    start, end = read_bounds(connection, view.name, led)
-    return {
-        "topic": view.name,
-        "topic_id": view.topic_id,
-        "internal": view.internal,
-        "replication_factor": view.replication_factor,
-        "health": view.health,
-        "configs": [s.as_dict() for s in settings.values() if s.source == "topic"],
-        "partitions": [
-            _partition(p, start.get(p.partition), end.get(p.partition)) for p in view.partitions
-        ],
-    }
-
-
-def _partition(
-    partition: PartitionView, start: int | KafkaError | None, end: int | KafkaError | None
-) -> dict[str, Any]:
-    return {
-        "partition": partition.partition,
-        "leader": partition.leader,
-        "replicas": list(partition.replicas),
-        "in_sync": list(partition.in_sync),
-        "start_offset": start if isinstance(start, int) else None,
-        "end_offset": end if isinstance(end, int) else None,
-    }
-
-
-def _page(data: dict[str, Any]) -> str:
-    partitions = data["partitions"]
-    facts = [
-        counted(len(partitions), "partition"),
-        f"replication factor {data['replication_factor']}",
-        *(["internal"] if data["internal"] else []),
-        *([data["health"]] if data["health"] != "ok" else []),
-    ]
-    lines = [click.style(data["topic"], bold=True) + "  " + ", ".join(facts)]
-    if data["topic_id"]:
-        lines.append(f"  id {data['topic_id']}")
-    for entry in data["configs"]:
-        words = meaning(entry["name"], entry["value"])
-        lines.append(f"  {entry['name']}={entry['value']}" + (f"  ({words})" if words else ""))
-    headings = ("PARTITION", "LEADER", "REPLICAS", "IN SYNC", "START", "END")
-    keys = ("partition", "leader", "replicas", "in_sync", "start_offset", "end_offset")
-    rows = [[partition[key] for key in keys] for partition in partitions]
-    return "\n".join([*lines, "", table(headings, rows, indent="  ")])
-
-
-def _add_storage(
-    connection: Connection,
-    described: list[dict[str, Any]],
-    found: dict[str, TopicView],
-    settings: dict[str, dict[str, Setting]],
-    data_dirs: tuple[str, ...],
-) -> None:
-    from barnabas.cli.topic_storage import describe_storage
-
-    now_ms = time.time_ns() // 1_000_000
-    for data in described:
-        name = data["topic"]
-        stored = describe_storage(connection, found[name], settings[name], data_dirs, now_ms)
-        for partition in data["partitions"]:
-            partition["storage"] = stored.get(partition["partition"])
 
 
 # -- alter and delete ------------------------------------------------------------------------
@@ -322,6 +250,12 @@ def _add_storage(
     "--partitions",
     type=click.IntRange(min=1),
     help="New number of partitions (more than now).",
+)
+@click.option(
+    "-r",
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    help="New number of replicas of each partition; they are moved until it is so.",
 )
 @click.option(
     "-s",
@@ -342,31 +276,33 @@ def _add_storage(
 )
 @DRY_RUN
 @connected
-def alter(
-    connection: Connection,
-    name: str,
-    partitions: int | None,
-    pairs: dict[str, str],
-    deleted: tuple[str, ...],
-    dry_run: bool,
-) -> None:
-    """Add partitions to a topic or change its settings."""
+def alter(connection: Connection, name: str, **how: Any) -> int:  # noqa: ANN401
+    """Add partitions to a topic, change its settings or the number of its replicas."""
+    partitions, pairs, deleted = how["partitions"], how["pairs"], how["deleted"]
+    if how["replication_factor"]:
+        if partitions or pairs or deleted:
+            raise click.UsageError("--replication-factor stands alone: moving replicas takes time")
+        topic_or_fail(connection, name)
+        return resize(connection, name, how["replication_factor"], dry_run=how["dry_run"])
     if not (partitions or pairs or deleted):
-        raise click.UsageError("nothing to change: give --partitions, --set or --delete")
+        raise click.UsageError(
+            "nothing to change: give --partitions, --replication-factor, --set or --delete"
+        )
     view = topic_or_fail(connection, name)
     settings = read_settings(connection, TOPIC, name)
     changes = plan_changes(settings, pairs, deleted)
     # Both are checked before either is done, so that a refusal leaves the topic as it was.
-    for validate_only in (True,) if dry_run else (True, False):
+    for validate_only in (True,) if how["dry_run"] else (True, False):
         if partitions:
             _add_partitions(connection, name, partitions, validate_only=validate_only)
         if changes:
             alter_or_fail(connection, (TOPIC, name), changes, settings, dry_run=validate_only)
     if partitions:
         changes.insert(0, Change("partitions", len(view.partitions), partitions))
-        if not dry_run:
+        if not how["dry_run"]:
             _await_visible(connection, [name], lambda found: _has(found, name, partitions))
-    report_changes(connection, TOPIC, name, changes, dry_run=dry_run)
+    report_changes(connection, TOPIC, name, changes, dry_run=how["dry_run"])
+    return 0
 
 
 def _has(found: dict[str, TopicView], name: str, partitions: int) -> bool:

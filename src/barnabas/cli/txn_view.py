@@ -13,9 +13,9 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from barnabas.cli.failure import Failure
+from barnabas.cli.plain_client import open_client
 from barnabas.model.errors import ErrorCode
-from barnabas.runtime.blocking_client import TRANSACTION, BlockingClient, ClientError, Refused
+from barnabas.runtime.blocking_client import TRANSACTION, Refused
 from barnabas.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.wire.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
@@ -45,7 +45,6 @@ _PASSING: Final = (
 RETRY_S: Final = 0.1
 Answer = TypeVar("Answer")
 _UNDER_WAY: Final = (ONGOING, "PrepareCommit", "PrepareAbort")
-_PLAIN: Final = "plaintext"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,19 +110,10 @@ class TransactionView:
 
     def __init__(self, connection: Connection) -> None:
         """Connect; Failure if nobody answers, or if the connection would have to be secured."""
-        protocol = connection.settings.get("security.protocol", _PLAIN)
-        if protocol.lower() != _PLAIN:
-            raise Failure(
-                f"transactions cannot be looked at over security.protocol={protocol} yet",
-                "use a plain listener, or Apache Kafka's kafka-transactions tool",
-            )
         self._timeout_s = connection.timeout_s
-        try:
-            self._client = BlockingClient(
-                connection.addresses, timeout_s=connection.timeout_s, client_id="barnabas-cli"
-            )
-        except ClientError as problem:
-            raise Failure(f"no broker answered at {connection.bootstrap} ({problem})") from None
+        self._client = open_client(
+            connection, "transactions cannot be looked at", "kafka-transactions"
+        )
 
     def __enter__(self) -> TransactionView:
         """Nothing more to do."""

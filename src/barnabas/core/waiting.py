@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from barnabas.core.changes import Changes
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
@@ -33,13 +35,15 @@ class Waiter(Generic[Owner]):
 class Waiting(Generic[Owner]):
     """All waiting requests by partition."""
 
-    __slots__ = ("_by_key", "_ready", "count", "is_fed")
+    __slots__ = ("_by_key", "_ready", "changes", "count", "is_fed")
 
     def __init__(self) -> None:
         """Start with nobody waiting."""
         self._by_key: dict[Hashable, dict[Waiter[Owner], None]] = {}
         self._ready: list[Waiter[Owner]] = []
         self.count = 0
+        #: Who waits for very many keys, again and again, is an onlooker of them and waits on that.
+        self.changes = Changes()
         #: Bytes came since the ready ones were last taken.
         self.is_fed = False
 

@@ -10,11 +10,13 @@ import os
 import resource
 from typing import TYPE_CHECKING, Final
 
+from barnabas.core.controller.view import NO_LEADER
 from barnabas.wire.messages.index import APIS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.runtime.assembly import RunningBroker
 
@@ -68,6 +70,8 @@ Family = tuple[str, str, str, "Iterable[Sample]"]
 def _families(broker: RunningBroker) -> Iterator[Family]:
     yield from _traffic(broker)
     yield from _partitions(broker)
+    yield from _replication(broker.node)
+    yield from _controller(broker.node)
     yield from _process(broker)
 
 
@@ -109,16 +113,21 @@ def _partitions(broker: RunningBroker) -> Iterator[Family]:
         node.world.clock.now_ms(),
         node.config.get_int("transaction.max.timeout.ms"),
     )
-    partition_count = sum(len(topic.partitions) for topic in node.topics.by_name.values())
-    yield "kafka_brokers", "gauge", "Brokers in the cluster.", _one(1)
+    led = [replica for replica in online if replica.state.is_leader]
+    brokers = len(node.cluster.live_ids())
+    yield "kafka_brokers", "gauge", "Brokers in the cluster.", _one(brokers)
     yield (
         "kafka_topic_partitions", "gauge", "Partitions of a topic.",
         [(labelled(topic=name), len(t.partitions)) for name, t in node.topics.by_name.items()],
     )  # fmt: skip
     for name, about, value in (
         ("partitioncount", "Partitions hosted.", len(replicas)),
-        ("leadercount", "Partitions led.", len(online)),
-        ("underreplicatedpartitions", "Partitions with replicas out of sync.", sum(map(_is_under_replicated, online))),
+        ("leadercount", "Partitions led.", len(led)),
+        ("underreplicatedpartitions", "Partitions with replicas out of sync.", sum(map(_is_under_replicated, led))),
+        ("underminisrpartitioncount", "Partitions led whose in-sync set is smaller than min.insync.replicas.",
+         sum(map(_is_under_min, led))),
+        ("atminisrpartitioncount", "Partitions led whose in-sync set is just as large as min.insync.replicas.",
+         sum(map(_is_at_min, led))),
         ("offlinereplicacount", "Replicas on a failed disk.", len(replicas) - len(online)),
         ("produceridcount", "Idempotent producers that partitions remember.", sum(len(r.log.producers) for r in online)),
         ("partitionswithlatetransactionscount", "Partitions with a transaction that nobody seems to end.",
@@ -129,34 +138,86 @@ def _partitions(broker: RunningBroker) -> Iterator[Family]:
         "kafka_log_logmanager_offlinelogdirectorycount", "gauge", "Log directories whose disk has failed.",
         _one(sum(not directory.is_online for directory in node.directories)),
     )  # fmt: skip
+    yield from _per_log(replicas)
+    yield from _per_partition([replica for replica in replicas if replica.state.is_leader])
+
+
+def _replication(node: Node) -> Iterator[Family]:
+    metrics = node.metrics
+    for name, about, count in (
+        ("replicamanager_isrshrinks", "In-sync sets that lost a replica.", metrics.in_sync_shrinks),
+        ("replicamanager_isrexpands", "In-sync sets that got one back.", metrics.in_sync_expands),
+        ("brokertopicmetrics_replicationbytesin", "Bytes copied from leaders.",
+         sum(topic.replication_bytes_in for topic in metrics.by_topic.values())),
+        ("brokertopicmetrics_replicationbytesout", "Bytes sent to followers.",
+         sum(topic.replication_bytes_out for topic in metrics.by_topic.values())),
+    ):  # fmt: skip
+        yield f"kafka_server_{name}_total", "counter", about, _one(count)
     yield (
-        "kafka_controller_kafkacontroller_activecontrollercount",
-        "gauge",
-        "Controllers here.",
-        _one(1),
-    )
-    yield (
-        "kafka_controller_kafkacontroller_offlinepartitionscount", "gauge", "Partitions nobody leads.",
-        _one(partition_count - len(online)),
+        "kafka_server_replicafetchermanager_maxlag", "gauge", "Records by which the slowest replica here is behind.",
+        [(labelled(clientId="Replica"), 0 if node.is_lone else node.members.fetchers.lag_max)],
     )  # fmt: skip
-    yield from _per_partition(replicas)
+
+
+def _controller(node: Node) -> Iterator[Family]:
+    """Tell of the whole cluster, if this broker is controller; as in Kafka, the others tell zeroes, so that sums are right."""
+    active, offline, not_preferred, unclean = _lone_office(node) if node.is_lone else _office(node)
+    for name, about, value in (
+        ("activecontrollercount", "Controllers here.", active),
+        ("offlinepartitionscount", "Partitions nobody leads.", offline),
+        ("preferredreplicaimbalancecount", "Partitions that another than the first replica leads.", not_preferred),
+    ):  # fmt: skip
+        yield f"kafka_controller_kafkacontroller_{name}", "gauge", about, _one(value)
+    yield (
+        "kafka_controller_controllerstats_uncleanleaderelections_total", "counter",
+        "Leaders that may have lacked acknowledged records.", _one(unclean),
+    )  # fmt: skip
+
+
+def _lone_office(node: Node) -> tuple[int, int, int, int]:
+    partitions = sum(len(topic.partitions) for topic in node.topics.by_name.values())
+    return 1, partitions - sum(not replica.offline for replica in node.replicas), 0, 0
+
+
+def _office(node: Node) -> tuple[int, int, int, int]:
+    office = node.members.controller.office
+    if office is None:
+        return 0, 0, 0, 0
+    partitions = list(office.machine.view.kept_partitions())
+    offline = sum(partition.leader == NO_LEADER for partition in partitions)
+    others = sum(partition.leader != partition.assignment.replicas[0] for partition in partitions)
+    return 1, offline, others - offline, office.machine.progress.unclean_leader_elections
 
 
 def _is_under_replicated(replica: Replica) -> bool:
     return len(replica.state.in_sync) < len(replica.state.replicas)
 
 
-def _per_partition(replicas: list[Replica]) -> Iterator[Family]:
-    named = [(labelled(topic=r.key.topic, partition=r.key.partition), r) for r in replicas]
-    for name, about, value in (
+def _is_under_min(replica: Replica) -> bool:
+    return replica.state.is_under(replica.config.min_insync_replicas)
+
+
+def _is_at_min(replica: Replica) -> bool:
+    return replica.state.is_at(replica.config.min_insync_replicas)
+
+
+def _per_log(replicas: list[Replica]) -> Iterator[Family]:
+    """Tell of each log on this broker."""
+    yield from _each(
+        replicas,
         ("kafka_log_log_size", "Bytes of the log.", lambda r: r.log.size_bytes),
         ("kafka_log_log_logstartoffset", "First offset.", lambda r: r.log.log_start_offset),
         ("kafka_log_log_logendoffset", "Offset after the last record.", lambda r: r.log.log_end_offset),
         ("kafka_log_log_numlogsegments", "Segments of the log.", lambda r: r.log.segment_count),
-        ("kafka_cluster_partition_underminisr", "In-sync set smaller than min.insync.replicas.",
-         lambda r: r.state.is_under(r.config.min_insync_replicas)),
-        ("kafka_cluster_partition_atminisr", "In-sync set just as large as min.insync.replicas.",
-         lambda r: r.state.is_at(r.config.min_insync_replicas)),
+    )  # fmt: skip
+
+
+def _per_partition(replicas: list[Replica]) -> Iterator[Family]:
+    """Tell of each partition that this broker leads: one broker tells of each."""
+    yield from _each(
+        replicas,
+        ("kafka_cluster_partition_underminisr", "In-sync set smaller than min.insync.replicas.", _is_under_min),
+        ("kafka_cluster_partition_atminisr", "In-sync set just as large as min.insync.replicas.", _is_at_min),
         ("kafka_topic_partition_current_offset", "High watermark.", lambda r: r.state.high_watermark),
         ("kafka_topic_partition_oldest_offset", "First offset.", lambda r: r.log.log_start_offset),
         ("kafka_topic_partition_in_sync_replica", "Replicas in sync.", lambda r: len(r.state.in_sync)),
@@ -165,7 +226,14 @@ def _per_partition(replicas: list[Replica]) -> Iterator[Family]:
         ("kafka_topic_partition_leader_is_preferred", "The first replica leads.",
          lambda r: not r.offline and r.state.broker_id == r.state.replicas[0]),
         ("kafka_topic_partition_under_replicated_partition", "Some replica is out of sync.", _is_under_replicated),
-    ):  # fmt: skip
+    )  # fmt: skip
+
+
+def _each(
+    replicas: list[Replica], *figures: tuple[str, str, Callable[[Replica], float]]
+) -> Iterator[Family]:
+    named = [(labelled(topic=r.key.topic, partition=r.key.partition), r) for r in replicas]
+    for name, about, value in figures:
         yield name, "gauge", about, [(labels, float(value(r))) for labels, r in named]
 
 

@@ -281,7 +281,8 @@ class ZooKeeperSession:
 
     def _give_up(self, timeout_ms: int) -> None:
         self.unreachable = problem = NotConnected(
-            f"no connection to ZooKeeper at {self._hosts} within {timeout_ms} ms"
+            f"no connection to ZooKeeper at {self._hosts} within {timeout_ms} ms:"
+            " check that it runs there, and the setting zookeeper.connect"
         )
         log.error("%s", problem)
         waiting, self._waiting = self._waiting, deque()

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.sim.cluster_run import run_cluster
+from barnabas.sim.cluster_transaction_run import run_cluster_transactions
 from barnabas.sim.run import Verdict, run_seed
 from barnabas.sim.transaction_run import run_transactions
 
@@ -26,19 +27,19 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="with --seed: tell all that happens")
     parser.add_argument("--without-groups", action="store_true", help="leave consumer groups out")
     parser.add_argument("--without-retention", action="store_true", help="let no records go")
-    kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--transactions", action="store_true", help="run transactions instead")
-    kind.add_argument(
-        "--cluster", action="store_true", help="run clusters of 3 to 5 brokers instead"
+    parser.add_argument("--transactions", action="store_true", help="run transactions instead")
+    parser.add_argument(
+        "--cluster", action="store_true", help="run clusters instead; with transactions, too"
     )
     asked = parser.parse_args()
-    run: Callable[..., Verdict] = run_transactions if asked.transactions else run_cluster
-    if not asked.transactions and not asked.cluster:
-        run = partial(
-            run_seed,
-            with_groups=not asked.without_groups,
-            with_retention=not asked.without_retention,
-        )
+    with_groups, with_retention = not asked.without_groups, not asked.without_retention
+    runs: dict[tuple[bool, bool], Callable[..., Verdict]] = {
+        (False, False): partial(run_seed, with_groups=with_groups, with_retention=with_retention),
+        (False, True): run_transactions,
+        (True, False): run_cluster,
+        (True, True): run_cluster_transactions,
+    }
+    run = runs[asked.cluster, asked.transactions]
     if asked.seed is not None:
         return _run_one(run, asked.seed, trace=asked.trace)
     start, _, end = asked.seeds.partition(":")

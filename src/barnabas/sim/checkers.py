@@ -240,6 +240,12 @@ class History:
             self._see(key, reader, life, offset, value)
             expected += 1
 
+    def on_missing(self, key: Key, start: int, end: int) -> None:
+        """See that there are no records at these offsets: there must not be any that somebody relies on."""
+        for value, offset in self.ledgers[key].acknowledged.items():
+            if start <= offset < end:
+                raise _lost(key, offset, value, "nothing is there")
+
     def _see(self, key: Key, reader: str, life: int, offset: int, value: bytes) -> None:
         ledger = self.ledgers[key]
         if value not in ledger.made:

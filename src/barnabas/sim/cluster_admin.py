@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.model.errors import ErrorCode
+from barnabas.sim.cluster_checkers import REPLICATION_FACTOR
 from barnabas.sim.cluster_client import ClusterClient
 from barnabas.sim.violation import Violation
 from barnabas.wire.messages.alter_partition_reassignments import (
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from barnabas.sim.network import Network
 
-REPLICATION_FACTOR: Final = 3
 TIMEOUT_MS: Final = 1500
 #: Answers to CreateTopics that say nothing about the topic itself.
 _PASSING: Final = (

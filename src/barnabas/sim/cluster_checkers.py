@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from barnabas.sim.store import SimStore
 
 _STATE: Final = "/state"
+#: Of every topic; more only while replicas are being moved.
+REPLICATION_FACTOR: Final = 3
 
 
 class _Batch(NamedTuple):
@@ -182,7 +184,7 @@ class NodeChecker:
             yield f"{name}: broker {stored.leader} does not lead in epoch {stored.leader_epoch}"
             return
         replicas = led[0].state.replicas
-        if sorted(stored.in_sync) != sorted(replicas) or len(replicas) < 3:
+        if sorted(stored.in_sync) != sorted(replicas) or len(replicas) != REPLICATION_FACTOR:
             yield f"{name}: in sync {list(stored.in_sync)} of {list(replicas)}"
         for broker in replicas:
             if not any(

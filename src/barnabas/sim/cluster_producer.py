@@ -10,6 +10,7 @@ after a restart a broker may not know two batches whose answers were lost; then 
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -54,6 +55,8 @@ class Batch:
     sequence: int = -1
     attempts: int = 0
     in_flight: bool = False
+    is_acknowledged: bool = False
+    offset: int | None = None
 
 
 @dataclass(slots=True)
@@ -65,6 +68,8 @@ class Lane:
     is_proven: bool = False
     is_raising_epoch: bool = False
     queue: list[Batch] = field(default_factory=list)
+    #: Those not noted in the history yet: that goes in the order of sending, whoever answered first, old leader or new.
+    untold: deque[Batch] = field(default_factory=deque)
 
     @property
     def in_flight(self) -> int:
@@ -150,7 +155,9 @@ class ClusterProducer(ClusterClient):
             self._next_batch_us = now_us + pause_us
             key = self.chance.choice(list(self._lanes))
             values = [self._new_value() for _ in range(self.chance.choice((1, 1, 2, 5)))]
-            self._lanes[key].queue.append(Batch(values, START_MS + now_us // MS))
+            batch = Batch(values, START_MS + now_us // MS)
+            self._lanes[key].queue.append(batch)
+            self._lanes[key].untold.append(batch)
 
     def _new_value(self) -> bytes:
         self._number += 1
@@ -219,10 +226,9 @@ class ClusterProducer(ClusterClient):
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             lane.is_proven = True
             lane.queue.remove(batch)
-            offset = answer.base_offset if answer.base_offset >= 0 else None
-            for number, value in enumerate(batch.values):
-                where = None if offset is None else offset + number
-                self._history.add(self.name, Send(key, value, where))
+            batch.is_acknowledged = True
+            batch.offset = answer.base_offset if answer.base_offset >= 0 else None
+            self._note_acknowledged(key, lane)
         elif code in RETRIED:
             self.leaders.pop(key, None)
         elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
@@ -233,6 +239,13 @@ class ClusterProducer(ClusterClient):
                 "good records are taken",
                 f"{self.name} got {code.name} ({answer.error_message}) on {key[0]}-{key[1]}",
             )
+
+    def _note_acknowledged(self, key: Key, lane: Lane) -> None:
+        while lane.untold and lane.untold[0].is_acknowledged:
+            batch = lane.untold.popleft()
+            for number, value in enumerate(batch.values):
+                offset = None if batch.offset is None else batch.offset + number
+                self._history.add(self.name, Send(key, value, offset))
 
     def _on_first_refused(self, key: Key, lane: Lane) -> None:
         tried = [batch for batch in lane.queue if batch.attempts]

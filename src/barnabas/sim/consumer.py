@@ -24,7 +24,7 @@ from barnabas.wire.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from barnabas.sim.checkers import History, Key
     from barnabas.sim.network import Network
@@ -268,7 +268,17 @@ class Consumer(Client):
             key, self.name, self.connection.life.number, position, records, watermark
         )
         self.positions[key] = position + len(records)
+        if not records:
+            self._pass_empty(key, data.records)
         self.on_end(key, watermark)
+
+    def _pass_empty(self, key: Key, data: Any) -> None:  # noqa: ANN401
+        """Go on behind batches without records, as clients do: a node puts them where it has lost some."""
+        position = self.positions[key]
+        end = max((at.next_offset for at in headers_in(data)), default=position)
+        if end > position:
+            self.history.on_missing(key, position, end)
+            self.positions[key] = end
 
     def on_found(self, key: Key, records: list[batches.Record]) -> None:
         """Take what was read; for subclasses."""
@@ -342,6 +352,12 @@ class Auditor(Consumer):
 
     def _start_over_sometimes(self) -> None:
         return
+
+
+def headers_in(data: Any) -> Iterator[batches.BatchHeader]:  # noqa: ANN401
+    """Walk over the whole batches of an answer."""
+    for _position, header in batches.headers(memoryview(data) if data else memoryview(b"")):
+        yield header
 
 
 def read_all(data: Any) -> list[batches.Record]:  # noqa: ANN401

@@ -22,6 +22,7 @@ Writes of several transactions may lie between each other, and within one there 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
 from enum import Enum
@@ -79,6 +80,8 @@ class Anomaly(NamedTuple):
 
     kind: str
     what: str
+    #: The record it is about, where it is about one.
+    record: tuple[Key, bytes] | None = None
 
 
 class History:
@@ -118,8 +121,9 @@ class _Known:
                     self._send(number, operation, step)
                 elif isinstance(step, Poll):
                     self._poll(step)
+        acknowledged = {(send.key, send.value) for send in self.acknowledged}
         #: Offsets at which something is that readers may see, in order.
-        self.visible = {key: sorted(self._visible(key)) for key in self.values}
+        self.visible = {key: sorted(self._visible(key, acknowledged)) for key in self.values}
 
     def _send(self, number: int, operation: Operation, step: Send) -> None:
         self.senders[step.key, step.value] = number
@@ -138,8 +142,7 @@ class _Known:
         self.values[key].setdefault(offset, {})[value] = None
         self.offsets[key, value][offset] = None
 
-    def _visible(self, key: Key) -> Iterator[int]:
-        acknowledged = {(send.key, send.value) for send in self.acknowledged}
+    def _visible(self, key: Key, acknowledged: set[tuple[Key, bytes]]) -> Iterator[int]:
         for offset, values in self.values[key].items():
             if any((key, one) in self.polled or (key, one) in acknowledged for one in values):
                 yield offset
@@ -152,7 +155,8 @@ class _Known:
                     yield Anomaly("inconsistent-offsets", f"{_at(key, offset)} holds {told}")
         for (key, value), offsets in self.offsets.items():
             if len(offsets) > 1:
-                yield Anomaly("duplicate", f"{_told(value)} is at {_name(key)} {list(offsets)}")
+                what = f"{_told(value)} is at {_name(key)} {list(offsets)}"
+                yield Anomaly("duplicate", what, (key, value))
 
     def lost(self, *, all_was_read: bool) -> Iterator[Anomaly]:
         for send in self.acknowledged:
@@ -223,9 +227,9 @@ def _poll_order(
     if before.offset >= here.offset:
         yield _out_of_order("nonmonotonic-poll", process, key, before, here)
         return
-    if before.offset + 1 == here.offset:
-        return
-    if any(before.offset < offset < here.offset for offset in known.visible[key]):
+    visible = known.visible[key]
+    between = bisect_left(visible, here.offset) - bisect_right(visible, before.offset)
+    if between:
         yield _out_of_order("poll-skip", process, key, before, here)
 
 

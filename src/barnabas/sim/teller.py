@@ -9,13 +9,13 @@ A teller of transaction version 2 sends its requests a second time, much later, 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.model.errors import ErrorCode
 from barnabas.sim.client import Client
 from barnabas.sim.group_client import Ask, Nap
 from barnabas.sim.violation import Violation
-from barnabas.sim.world import MS
+from barnabas.sim.world import MS, START_MS
 from barnabas.wire import batch
 from barnabas.wire.batch import Record
 from barnabas.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -39,9 +39,11 @@ from barnabas.wire.messages.txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Generator
 
     from barnabas.sim.network import Network
+    from barnabas.sim.world import Scheduler
 
     Script = Generator[Ask | Nap, Any, Any]
 
@@ -59,6 +61,10 @@ _PASSING: Final = (
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_SERVER_ERROR,
 )
@@ -90,6 +96,13 @@ class Fenced(Exception):
     """The producer is none any more: the transaction's fate is the next one's matter."""
 
 
+class Repeater(Protocol):
+    """Who sends late copies."""
+
+    def repeat(self, request: Any, version: int) -> None:  # noqa: ANN401
+        """Send this once more, later."""
+
+
 class Echo(Client):
     """Sends again what others sent, late, and ignores the answers."""
 
@@ -110,21 +123,18 @@ class Echo(Client):
             self.ask(*self._waiting.pop(at), lambda _response: None)
 
 
-class Teller(Client):
-    """One producer, through all its identities."""
+class TellerScript:
+    """What a teller does, through all its identities. How its requests are sent, and to whom, is a subclass's matter."""
+
+    name: str
+    chance: random.Random
+    scheduler: Scheduler
+    is_finished: bool
 
     def __init__(
-        self,
-        name: str,
-        network: Network,
-        ledger: Ledger,
-        echo: Echo,
-        *,
-        rises: bool,
-        transaction_count: int,
+        self, ledger: Ledger, echo: Repeater, *, rises: bool, transaction_count: int
     ) -> None:
         """Have done nothing. `rises`: of transaction version 2."""
-        super().__init__(name, network)
         self._ledger = ledger
         self._echo = echo
         self._rises = rises
@@ -140,16 +150,37 @@ class Teller(Client):
         """Tell what is left to do."""
         return f"{self.name}: {self._left} transactions left"
 
+    # What a subclass does
+
+    def wake(self, delay_us: int = 0) -> None:
+        """Book the next step, which sends what is wanted."""
+        raise NotImplementedError
+
+    def hang_up(self) -> None:
+        """Close the connections."""
+        raise NotImplementedError
+
+    def prepare(self) -> Script:
+        """See to it that there is what it needs."""
+        raise NotImplementedError
+
+    def on_passing(self, request: Any, code: ErrorCode) -> None:  # noqa: ANN401
+        """Hear of an error after which the same is asked again."""
+
     # Running the script
 
-    def step(self) -> None:
-        """Send what the script asks for."""
+    def take_wanted(self) -> Ask | None:
+        """Give what is to be sent now, if anything; the first call begins."""
         if not self._has_begun:
             self._has_begun = True
             self._advance(None)
-        elif self._wanted is not None:
-            wanted, self._wanted = self._wanted, None
-            self.ask(wanted.request, wanted.version, self._advance)
+            return None
+        wanted, self._wanted = self._wanted, None
+        return wanted
+
+    def put_back(self, wanted: Ask) -> None:
+        """Keep what could not be sent."""
+        self._wanted = wanted
 
     def _advance(self, answer: Any) -> None:  # noqa: ANN401
         try:
@@ -166,7 +197,7 @@ class Teller(Client):
             self._wanted = wanted
             self.wake()
 
-    def _ask(self, request: Any, version: int) -> Script:  # noqa: ANN401
+    def _ask_on(self, request: Any, version: int) -> Script:  # noqa: ANN401
         """Ask until there is an answer."""
         while True:
             answer = yield Ask(request, version)
@@ -180,7 +211,7 @@ class Teller(Client):
     def _until_done(self, request: Any, version: int, code_of: Any) -> Script:  # noqa: ANN401
         """Ask until it is done; Fenced if this producer cannot do it."""
         while True:
-            answer = yield from self._ask(request, version)
+            answer = yield from self._ask_on(request, version)
             code = ErrorCode(code_of(answer))
             if not code:
                 return answer
@@ -191,12 +222,13 @@ class Teller(Client):
                     "good transactions are taken",
                     f"{self.name} got {code.name} for {type(request).__name__}",
                 )
+            self.on_passing(request, code)
             yield self._nap()
 
     # What it does
 
     def _work(self) -> Script:
-        yield from self._prepare()
+        yield from self.prepare()
         while self._left:
             yield from self._init()
             try:
@@ -207,20 +239,6 @@ class Teller(Client):
                 self.scheduler.note(f"{self.name} is fenced")
         # Whatever it left open is over before it goes.
         yield from self._init()
-
-    def _prepare(self) -> Script:
-        topic = CreatableTopic(name=TOPIC, num_partitions=len(ACCOUNTS), replication_factor=1)
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=1000)
-        while True:
-            answer = yield from self._ask(request, 7)
-            if answer.topics[0].error_code in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
-                break
-            yield self._nap()
-        for key_type in (_GROUP, _TRANSACTION):
-            key = self._ledger.transactional_id
-            find = FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
-            while (yield from self._ask(find, 4)).coordinators[0].error_code:
-                yield self._nap()
 
     def _init(self) -> Script:
         request = InitProducerIdRequest(
@@ -265,7 +283,7 @@ class Teller(Client):
     def _produce(self, account: int, value: bytes) -> Script:
         producer = batch.Producer(*self._producer, self._sequences[account])
         data = batch.build(
-            [Record(0, self.scheduler.now_us // MS, None, value, ())],
+            [Record(0, START_MS + self.scheduler.now_us // MS, None, value, ())],
             attributes=batch.TRANSACTIONAL,
             producer=producer,
         )
@@ -314,6 +332,45 @@ class Teller(Client):
         if self._rises:
             self._producer = (answer.producer_id, answer.producer_epoch)
             self._sequences = dict.fromkeys(ACCOUNTS, 0)
+
+
+class Teller(Client, TellerScript):
+    """A teller with one broker."""
+
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        ledger: Ledger,
+        echo: Repeater,
+        *,
+        rises: bool,
+        transaction_count: int,
+    ) -> None:
+        """Have done nothing."""
+        Client.__init__(self, name, network)
+        TellerScript.__init__(self, ledger, echo, rises=rises, transaction_count=transaction_count)
+
+    def step(self) -> None:
+        """Send what the script asks for."""
+        wanted = self.take_wanted()
+        if wanted is not None:
+            self.ask(wanted.request, wanted.version, self._advance)
+
+    def prepare(self) -> Script:
+        """Make the topic, and have coordinators."""
+        topic = CreatableTopic(name=TOPIC, num_partitions=len(ACCOUNTS), replication_factor=1)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=1000)
+        while True:
+            answer = yield from self._ask_on(request, 7)
+            if answer.topics[0].error_code in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
+                break
+            yield self._nap()
+        for key_type in (_GROUP, _TRANSACTION):
+            key = self._ledger.transactional_id
+            find = FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
+            while (yield from self._ask_on(find, 4)).coordinators[0].error_code:
+                yield self._nap()
 
 
 def _first_added(answer: Any) -> int:  # noqa: ANN401

@@ -31,6 +31,8 @@ from barnabas.wire.control_batch import EndMarker, build_marker
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from barnabas.storage.epoch_spans import EpochSpans
+
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _CRC: Final = Struct(">I")
 _CRC_AT: Final = 17
@@ -47,22 +49,29 @@ class LostMarker(NamedTuple):
 
 
 def fill(
-    first_offset: int, last_offset: int, leader_epoch: int, markers: Iterable[LostMarker]
-) -> Iterator[tuple[int, bytes | bytearray | memoryview]]:
+    first_offset: int, last_offset: int, epochs: EpochSpans, markers: Iterable[LostMarker]
+) -> Iterator[tuple[int, bytearray | memoryview]]:
     """Make the batches that cover these offsets, each with its last one; `markers` lie among them, in order."""
+    assert epochs, "every batch has a leader epoch"
     for marker in markers:
         assert first_offset <= marker.offset <= last_offset
-        if first_offset < marker.offset:
-            yield marker.offset - 1, make_filler(first_offset, marker.offset - 1, leader_epoch)
+        yield from _fill_plainly(first_offset, marker.offset - 1, epochs)
+        ((_, _, epoch),) = epochs.split(marker.offset, marker.offset)
         batch, _ = build_marker(_ABORTED, marker.producer_id, marker.producer_epoch, NO_TIMESTAMP)
-        stamp(batch, marker.offset, leader_epoch)
+        stamp(batch, marker.offset, epoch)
         yield marker.offset, batch
         first_offset = marker.offset + 1
-    if first_offset <= last_offset:
-        yield last_offset, make_filler(first_offset, last_offset, leader_epoch)
+    yield from _fill_plainly(first_offset, last_offset, epochs)
 
 
-def make_filler(first_offset: int, last_offset: int, leader_epoch: int) -> bytearray:
+def _fill_plainly(
+    first_offset: int, last_offset: int, epochs: EpochSpans
+) -> Iterator[tuple[int, bytearray]]:
+    for first, last, epoch in epochs.split(first_offset, last_offset):
+        yield last, _make_filler(first, last, epoch)
+
+
+def _make_filler(first_offset: int, last_offset: int, leader_epoch: int) -> bytearray:
     """Make a batch without records."""
     batch = bytearray(HEADER_SIZE)
     _HEADER.pack_into(

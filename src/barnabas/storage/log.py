@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING
 from barnabas.storage import checksums
 from barnabas.storage.checksums import NO_SUMS
 from barnabas.storage.drop import DropJob
+from barnabas.storage.epoch_history import write_epochs
 from barnabas.storage.flush import FlushJob, FlushPoint
 from barnabas.storage.log_left import LogLeft
 from barnabas.storage.log_reader import base_offset_of
 from barnabas.storage.log_writer import LogWriter
 from barnabas.storage.names import LEADER_EPOCHS, SEGMENT_FILES, file_name
-from barnabas.storage.recovery import RecoveryReport, load, write_epochs
+from barnabas.storage.recovery import load
 from barnabas.storage.swap import SwapJob
 from barnabas.storage.truncation import StartOverJob, TruncationJob, cut_segment
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from barnabas.storage.cleaned_segment import CleanedSegment
     from barnabas.storage.recovery import Loaded
     from barnabas.storage.segment import Segment
+    from barnabas.storage.segment_opening import RecoveryReport
 
 
 class Log(LogWriter):

@@ -7,7 +7,7 @@
 | in any other way     | same                                      | every batch is checked; cut at the first|
 |                      |                                           | bad one, later segments taken away      |
 
-A missing or damaged index is built again by checking its segment. Must not know appends, reads or flushing.
+A missing or damaged index is built again by checking its segment (`segment_opening.py`). Must not know appends, reads or flushing.
 
 Bad bytes where all was synced are damage: they go to quarantine and the good ones around them stay (`rescue.py`). Bad bytes
 in what was not synced are what a crash leaves: behind them nothing can be vouched for, so the log ends there; what is cut off
@@ -21,69 +21,41 @@ is removed but what `leftovers.py` says.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from barnabas.core.epochs import LeaderEpochs
 from barnabas.core.producer_state import ProducerStates
-from barnabas.storage import checksums, epoch_file, quarantine
-from barnabas.storage.checksums import sum_of
-from barnabas.storage.index_fit import load_indexes
+from barnabas.storage import checksums, quarantine
+from barnabas.storage.epoch_history import read_epochs, write_epochs
+from barnabas.storage.epoch_spans import NO_END
 from barnabas.storage.leftovers import clear_leftovers
 from barnabas.storage.names import (
     LEADER_EPOCHS,
     LOG,
-    OFFSET_INDEX,
-    TIME_INDEX,
     TXN_INDEX,
     file_name,
     offset_of,
     segment_bases,
 )
-from barnabas.storage.replay import replay
-from barnabas.storage.rescue import Lost, Place, rescue
+from barnabas.storage.replay import replay, walk
+from barnabas.storage.rescue import Lost
 from barnabas.storage.scan import Scan
 from barnabas.storage.segment import Segment, remove_files
+from barnabas.storage.segment_opening import RecoveryReport, SegmentOpener
 from barnabas.storage.snapshots import Snapshots
-from barnabas.storage.swap import SwapJob
-from barnabas.storage.transaction_index import TransactionIndex, decode_index
+from barnabas.storage.transaction_index import read_index
 from barnabas.wire.batch import BatchError, checksum_matches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from barnabas.core.epochs import EpochEntry
     from barnabas.model.config import LogConfig
     from barnabas.ports import Disk
     from barnabas.storage.log_left import LogLeft
-    from barnabas.storage.transaction_index import AbortedTransaction
     from barnabas.wire.batch import BatchHeader
-
-    #: Called with a segment, the position of a batch in it, and its header.
-    _Visit = Callable[[Segment, int, BatchHeader], None]
-
-_NO_END: Final = 2**63 - 1
-
-
-@dataclass(slots=True)
-class RecoveryReport:
-    """What opening a log had to do, for the broker's own log."""
-
-    scanned_bytes: int = 0
-    #: Bytes taken off the end of damaged segments.
-    cut_bytes: int = 0
-    #: Where the first bad bytes were, and what was wrong; empty if nothing was.
-    cut_reason: str = ""
-    #: Base offsets of segments that lay after a cut.
-    removed_segments: list[int] = field(default_factory=list)
-    #: Damage in what had been synced.
-    lost: list[Lost] = field(default_factory=list)
-    #: Base offsets of segments before the log's start that are in quarantine: the leader epochs do not say that it moved.
-    set_aside: list[int] = field(default_factory=list)
-    #: Base offsets of segments whose indexes were built again.
-    rebuilt_indexes: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -99,8 +71,6 @@ class Loaded:
     recovery_point: int
     #: Offsets without records are no loss.
     may_have_gaps: bool
-    #: Files were created or removed, and a crash may still take that back.
-    names_changed: bool
     report: RecoveryReport
 
 
@@ -127,14 +97,26 @@ class _Loading:
         self._keep_lost_logs()
         found = disk.list(directory)
         self.names = clear_leftovers(disk, directory, found)
-        self.names_changed = self.names != found
-        self.recovery_point = _NO_END if left.clean else left.recovery_point
+        self.report.names_changed = self.names != found
+        self.recovery_point = NO_END if left.clean else left.recovery_point
         self.sums = checksums.read(disk, directory)
         self.snapshots = Snapshots(disk, directory, self.names, self.sums)
         if self.snapshots.latest >= 0 and not self.snapshots.is_latest_known:
             self.sums.clear()  # somebody else has written here since
             self.snapshots.sums.clear()
-        self.epochs, self.saved_epochs, self.epochs_start = self._load_epochs()
+        self.saved_epochs = read_epochs(
+            disk,
+            directory,
+            self.sums.get(LEADER_EPOCHS),
+            end_offset=self.recovery_point,
+            clean=left.clean,
+        )
+        self.epochs = LeaderEpochs(self.saved_epochs.entries or ())
+        self.epochs_start = self.saved_epochs.known.start
+        self.opener = SegmentOpener(
+            disk, directory, config.index_interval_bytes, left, now_ms, self.may_have_gaps,
+            self.names, self.sums, self.saved_epochs.known, self.report,
+        )  # fmt: skip
         self.start_offset = left.start_offset(self.epochs_start)
 
     def run(self) -> Loaded:
@@ -143,8 +125,8 @@ class _Loading:
         sound = len(bases) if self.left.clean else self._count_sound(bases)
         for number, base in enumerate(bases[:sound], 1):
             following = bases[number] if number < len(bases) else None
-            self.segments.append(self._open_sound(base, following))
-        if self.saved_epochs is None:
+            self._open_sound(base, following)
+        if self.saved_epochs.entries is None:
             self._rebuild_epochs()
         if sound < len(bases):
             self._recover(bases[sound:])
@@ -163,13 +145,15 @@ class _Loading:
             self._tell_missing(self.start_offset, log_start_offset - 1)
         self.epochs.truncate_from_end(log_end_offset)
         self.epochs.truncate_from_start(log_start_offset)
-        if self.epochs.entries != (self.saved_epochs or []):
+        if self.epochs.entries != (self.saved_epochs.entries or []):
             write_epochs(self.disk, self.directory, self.epochs)
-            self.names_changed = True
+            self.report.names_changed = True
+        for segment in self.segments:
+            segment.epochs = self.saved_epochs.known
         self._sync_repairs()
         bases = [segment.base_offset for segment in self.segments]
         if self.snapshots.remove_strays(bases, log_start_offset, log_end_offset):
-            self.names_changed = True
+            self.report.names_changed = True
         if not self.left.clean and log_end_offset > log_start_offset:
             # So that a stop from here on need not walk through the segments again.
             self._write_snapshot(log_end_offset)
@@ -182,7 +166,6 @@ class _Loading:
             log_end_offset=log_end_offset,
             recovery_point=min(self.recovery_point, log_end_offset),
             may_have_gaps=self.may_have_gaps,
-            names_changed=self.names_changed,
             report=self.report,
         )
 
@@ -208,7 +191,7 @@ class _Loading:
                 quarantine.take_segment(self.disk, self.directory, base)
                 self.report.set_aside.append(base)
             remove_files(self.disk, self.directory, base)
-            self.names_changed = True
+            self.report.names_changed = True
         return list(bases[len(dropped) :])
 
     def _keep_lost_logs(self) -> None:
@@ -237,81 +220,16 @@ class _Loading:
     def _log_size(self, base: int) -> int:
         return self.disk.open(f"{self.directory}/{file_name(base, LOG)}").size()
 
-    def _open_files(self, base: int) -> tuple[Segment, bool]:
-        """Open the files of a segment as they are; tell whether both indexes were there."""
-        indexes_there = True
-        files = []
-        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX):
-            name = file_name(base, suffix)
-            there = name in self.names
-            indexes_there = indexes_there and there
-            files.append(self.disk.open(f"{self.directory}/{name}", create=not there))
-        aborted = TransactionIndex(self.disk, f"{self.directory}/{file_name(base, TXN_INDEX)}")
-        segment = Segment(base, (files[0], files[1], files[2]), aborted, self.now_ms, 0)
-        segment.size = segment.written_from = segment.log.size()
-        segment.may_have_gaps = self.may_have_gaps
-        self.names_changed = self.names_changed or not indexes_there
-        return segment, indexes_there
-
-    def _open_sound(self, base: int, following: int | None) -> Segment:
-        """Open a segment whose data is taken as it is; its indexes must look right or are built again."""
-        opened, indexes_there = self._open_files(base)
-        segment = opened
-        if not segment.size and following is not None and not self.may_have_gaps:
-            return self._rescue(base, following)
-        if not (indexes_there and load_indexes(segment)):
-            segment = self._rebuild(segment, following)
-        # One that was made again has its index of aborted transactions from the old one, and is no longer that.
-        if segment is opened and not self._load_aborted(segment):
+    def _open_sound(self, base: int, following: int | None) -> None:
+        segment, is_index_right = self.opener.open_sound(base, following)
+        if not is_index_right:
             self.report.rebuilt_indexes.append(base)
             self._rebuild_aborted(segment)
-        return segment
-
-    def _load_aborted(self, segment: Segment) -> bool:
-        """Take over the index of aborted transactions; tell whether it is what was written."""
-        name = file_name(segment.base_offset, TXN_INDEX)
-        fits = name not in self.names or segment.aborted.load(segment.base_offset)
-        known = self.sums.get(name)
-        return fits and known in (None, segment.aborted.sum)
-
-    def _rebuild(self, segment: Segment, following: int | None) -> Segment:
-        """Build the indexes of a sound segment from its data; if that is damaged, make it again from what is good."""
-        self.report.rebuilt_indexes.append(segment.base_offset)
-        scan = Scan(segment, self.config.index_interval_bytes)
-        scan.run(partial(_pass_by, segment))
-        is_misplaced = following is not None and scan.next_offset > following
-        if not scan.problem and not is_misplaced:
-            scan.finish()
-            self.report.scanned_bytes += scan.valid_bytes
-            return segment
-        return self._rescue(segment.base_offset, following)
-
-    def _rescue(self, base: int, following: int | None) -> Segment:
-        """Make a segment again from what is good of it, as far as it is known to have gone."""
-        known_end = self.left.known_end if following is None else following
-        end = following
-        if end is None:
-            end = known_end if self.left.clean and known_end > base else _NO_END
-        place = Place(self.directory, base, end, known_end)
-        cleaned, lost = rescue(
-            self.disk, place,
-            index_interval_bytes=self.config.index_interval_bytes, may_have_gaps=self.may_have_gaps,
-        )  # fmt: skip
-        job = SwapJob(self.disk, self.directory, cleaned, self.now_ms)
-        job.run()
-        if job.error is not None:
-            raise job.error
-        for path in job.deleted:
-            self.disk.remove(path)
-        self.names_changed = True
-        self.report.lost += lost
-        assert job.segment is not None
-        job.segment.may_have_gaps = self.may_have_gaps
-        return job.segment
+        self.segments.append(segment)
 
     def _fill_end(self) -> int:
         """Keep the offsets at the end whose records are known to have been there: they must not be given out again."""
-        self.segments[-1] = self._rescue(self.segments[-1].base_offset, None)
+        self.segments[-1] = self.opener.rescue(self.segments[-1].base_offset, None)
         return _walk_to_end(self.segments[-1])
 
     def _rebuild_aborted(self, segment: Segment) -> None:
@@ -320,10 +238,10 @@ class _Loading:
         start = self.snapshots.load(producers, segment.base_offset)
         start = self.start_offset if start is None else start
         for earlier in self.segments:
-            _walk(earlier, start, partial(replay, producers, into_index=False))
+            walk(earlier, start, partial(replay, producers, into_index=False))
         segment.aborted.reset()
         segment.unsynced = True
-        _walk(segment, segment.base_offset, partial(replay, producers, into_index=True))
+        walk(segment, segment.base_offset, partial(replay, producers, into_index=True))
 
     def _recover(self, bases: Sequence[int]) -> None:
         """Check every batch from here on, and build indexes, producers and epochs from what is good."""
@@ -336,8 +254,10 @@ class _Loading:
             del self.segments[sound:]
             self.producers.clear()
             number = bases.index(damaged)
-            self._rescue(damaged, bases[number + 1] if number + 1 < len(bases) else None).close()
-            self.names = self.disk.list(self.directory)
+            self.opener.rescue(
+                damaged, bases[number + 1] if number + 1 < len(bases) else None
+            ).close()
+            self.opener.names = self.disk.list(self.directory)
 
     def _find_end(self, bases: Sequence[int]) -> int | None:
         """Take over segments up to the first bad batch; where that had been synced, return the base offset of its segment."""
@@ -352,9 +272,9 @@ class _Loading:
                 return None
             if number:
                 self._write_snapshot(base)
-            segment, _ = self._open_files(base)
+            segment, _ = self.opener.open_files(base)
             self.segments.append(segment)
-            aborted = self._read_aborted(base)
+            aborted = read_index(self.disk, f"{self.directory}/{file_name(base, TXN_INDEX)}")
             segment.aborted.reset()
             scan = Scan(segment, self.config.index_interval_bytes)
             scan.run(partial(self._replay, segment, into_index=True))
@@ -367,13 +287,6 @@ class _Loading:
                 self._take_away(bases[number + 1 :])
                 return None
         return None
-
-    def _read_aborted(self, base: int) -> list[AbortedTransaction]:
-        try:
-            path = f"{self.directory}/{file_name(base, TXN_INDEX)}"
-            return decode_index(self.disk.read_file(path))
-        except (FileNotFoundError, BatchError):
-            return []
 
     def _is_gap(self, base: int, expected: int) -> bool:
         """Tell whether records between two segments were lost; compaction may have taken them, too."""
@@ -413,7 +326,7 @@ class _Loading:
                 self.disk, self.directory, base, now_ms=self.now_ms, jitter_ms=0
             )
             self.segments.append(segment)
-            self.names_changed = True
+            self.report.names_changed = True
             return base
         last = self.segments[-1]
         if last.size == 0 and len(self.segments) > 1:
@@ -429,7 +342,7 @@ class _Loading:
         try:
             return _walk_to_end(self.segments[number])
         except BatchError:
-            self.segments[number] = self._rebuild(self.segments[number], None)
+            self.segments[number] = self.opener.rebuild(self.segments[number], None)
             return _walk_to_end(self.segments[number])
 
     def _start_anew(self) -> int:
@@ -444,21 +357,7 @@ class _Loading:
 
     def _write_snapshot(self, offset: int) -> None:
         self.snapshots.write(self.producers, offset)
-        self.names_changed = True
-
-    def _load_epochs(self) -> tuple[LeaderEpochs, list[EpochEntry] | None, int | None]:
-        """Return the history, what its file says (None if there is no good one), and where it begins, if that is sure."""
-        try:
-            content = self.disk.read_file(f"{self.directory}/{LEADER_EPOCHS}")
-            epochs = LeaderEpochs(epoch_file.decode(content))
-        except (FileNotFoundError, ValueError):
-            return LeaderEpochs(), None, None
-        entries, known = list(epochs.entries), self.sums.get(LEADER_EPOCHS)
-        if known == sum_of(content):
-            return epochs, entries, entries[0].start_offset if entries else None
-        if known is not None and self.left.clean:
-            return LeaderEpochs(), None, None
-        return epochs, entries, None
+        self.report.names_changed = True
 
     def _rebuild_epochs(self) -> None:
         """Take the history from the batches that will not be checked anyway."""
@@ -480,7 +379,7 @@ class _Loading:
         ends = [segment.base_offset for segment in self.segments[1:]]
         for segment, segment_end in zip(self.segments, [*ends, end_offset], strict=False):
             if segment_end > start:
-                _walk(segment, start, partial(self._replay, into_index=False))
+                walk(segment, start, partial(self._replay, into_index=False))
 
     def _replay_epoch(self, header: BatchHeader) -> None:
         if header.partition_leader_epoch > self.epochs.latest:
@@ -491,21 +390,6 @@ class _Loading:
     ) -> None:
         self._replay_epoch(header)
         replay(self.producers, segment, position, header, into_index=into_index)
-
-
-def _walk(segment: Segment, start: int, visit: _Visit) -> None:
-    """Show the batches from the one with `start` on, without checking them."""
-    try:
-        position = segment.find_batch(start, segment.size)
-        if position is not None:
-            for at, header in segment.headers(position, segment.size):
-                visit(segment, at, header)
-    except BatchError:
-        return  # damage below the recovery point shows when it is read; the rest still counts
-
-
-def _pass_by(_segment: Segment, _position: int, _header: BatchHeader) -> None:
-    """Take no notice of a batch."""
 
 
 def _walk_to_end(segment: Segment) -> int:
@@ -520,12 +404,3 @@ def _walk_to_end(segment: Segment) -> int:
             raise BatchError("a batch with a wrong checksum")
         end = header.next_offset
     return end
-
-
-def write_epochs(disk: Disk, directory: str, epochs: LeaderEpochs) -> None:
-    """Replace the leader-epoch file; the log's next flush brings it to the medium.
-
-    Until then it is as safe as the batches it tells of: a scan after a crash reads the epochs from them.
-    """
-    path = f"{directory}/{LEADER_EPOCHS}"
-    disk.write_file_atomically(path, epoch_file.encode(epochs.entries), sync=False)

@@ -11,6 +11,7 @@ lock: the caller does.
 | the end of a log               | moved to quarantine, cut off                                                        |
 | an index                       | built again from the log                                                            |
 | leader epochs, topic id        | the file to quarantine, written again from the log and the other partitions         |
+| the leader epoch in a batch    | written again in place, where the file of epochs is known by its sum                |
 | a producer snapshot            | to quarantine: the next start builds the state from an older one                    |
 | checkpoints beyond a log's end | those lines dropped: the next start looks for itself                                |
 | checkpoints that are no text   | set aside under another name                                                        |
@@ -26,8 +27,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from barnabas.core.epochs import EpochEntry
 from barnabas.storage import checkpoints, checksums, epoch_file, partition_metadata
 from barnabas.storage.directory import CLEAN_SHUTDOWN_FILE
+from barnabas.storage.epoch_spans import EpochSpans
 from barnabas.storage.filler import fill
 from barnabas.storage.names import LEADER_EPOCHS, LOG, TXN_INDEX, file_name
 from barnabas.storage.rebuild import (
@@ -38,14 +41,14 @@ from barnabas.storage.rebuild import (
     write_indexes,
 )
 from barnabas.storage.transaction_index import encode_index
+from barnabas.wire.batch import HEADER_SIZE, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.core.epochs import EpochEntry
     from barnabas.model.ids import TopicId, TopicPartition
     from barnabas.ports import Disk, File
-    from barnabas.storage.segment_check import Hole, SegmentReport
+    from barnabas.storage.segment_check import Hole, SegmentReport, WrongEpoch
     from barnabas.storage.transaction_index import AbortedTransaction
     from barnabas.storage.verify import PartitionReport
     from barnabas.storage.verify_directory import DirectoryView
@@ -120,8 +123,8 @@ class RewriteSegment:
 
     def _fill(self, target: File, at: int, hole: Hole) -> int:
         """Write batches in the place of a hole; return the position after them."""
-        epoch = self._epoch_at(hole.first_offset)
-        for _, batch in fill(hole.first_offset, hole.last_offset, epoch, hole.markers):
+        epochs = EpochSpans(self.epochs or (EpochEntry(0, 0),))
+        for _, batch in fill(hole.first_offset, hole.last_offset, epochs, hole.markers):
             target.write(at, (batch,))
             at += len(batch)
         return at
@@ -129,9 +132,28 @@ class RewriteSegment:
     def _path(self, suffix: str) -> str:
         return f"{self.directory}/{file_name(self.base_offset, suffix)}"
 
-    def _epoch_at(self, offset: int) -> int:
-        before = [entry.epoch for entry in self.epochs if entry.start_offset <= offset]
-        return before[-1] if before else (self.epochs[0].epoch if self.epochs else 0)
+
+@dataclass(slots=True, frozen=True)
+class StampEpochs:
+    """Write the leader epochs of good batches again, in their place: no checksum covers them."""
+
+    directory: str
+    base_offset: int
+    wrong: tuple[WrongEpoch, ...]
+
+    def describe(self) -> str:
+        """Say it."""
+        name = file_name(self.base_offset, LOG)
+        return f"{self.directory}/{name}: write the leader epoch of {len(self.wrong)} batches again"
+
+    def run(self, disk: Disk) -> None:
+        """Write and sync; done again it changes nothing."""
+        file = disk.open(f"{self.directory}/{file_name(self.base_offset, LOG)}")
+        for one in self.wrong:
+            header = memoryview(bytearray(file.read(one.position, HEADER_SIZE)))
+            stamp(header, one.base_offset, one.epoch)
+            file.write(one.position, (header,))
+        file.sync()
 
 
 @dataclass(slots=True, frozen=True)
@@ -247,6 +269,10 @@ def _plan_segment(report: PartitionReport, segment: SegmentReport) -> list[Step]
     steps: list[Step] = []
     problems = dict(segment.index_problems)
     aborted = problems.pop(TXN_INDEX, "")
+    if segment.wrong_epochs:
+        # First: what is written anew is copied from here.
+        wrong = tuple(segment.wrong_epochs)
+        steps.append(StampEpochs(report.directory, segment.base_offset, wrong))
     if segment.holes:
         steps.append(
             RewriteSegment(

@@ -5,6 +5,7 @@ Job: what appending a batch did to the producers, done again when a log is opene
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.storage.transaction_index import AbortedTransaction
@@ -12,12 +13,15 @@ from barnabas.wire.batch import NO_PRODUCER_ID, BatchError
 from barnabas.wire.control_batch import find_marker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from barnabas.core.open_transactions import CompletedTransaction
     from barnabas.core.producer_state import ProducerStates
     from barnabas.storage.segment import Segment
     from barnabas.wire.batch import BatchHeader
+
+    #: Called with a segment, the position of a batch in it, and its header.
+    Visit = Callable[[Segment, int, BatchHeader], None]
 
 
 def replay(
@@ -45,13 +49,18 @@ def replay(
 def replay_from(producers: ProducerStates, segments: Iterable[Segment], start: int) -> None:
     """Note all batches from the one with offset `start` on, without checking them. Blocks."""
     for segment in segments:
-        try:
-            position = segment.find_batch(start, segment.size)
-            if position is not None:
-                for at, header in segment.headers(position, segment.size):
-                    replay(producers, segment, at, header, into_index=False)
-        except BatchError:
-            continue  # damage shows when it is read; the rest still counts
+        walk(segment, start, partial(replay, producers, into_index=False))
+
+
+def walk(segment: Segment, start: int, visit: Visit) -> None:
+    """Show the batches from the one with offset `start` on, without checking them; at damage it ends. Blocks."""
+    try:
+        position = segment.find_batch(start, segment.size)
+        if position is not None:
+            for at, header in segment.headers(position, segment.size):
+                visit(segment, at, header)
+    except BatchError:
+        return  # damage shows when it is read; the rest still counts
 
 
 def index_entry(producers: ProducerStates, completed: CompletedTransaction) -> AbortedTransaction:

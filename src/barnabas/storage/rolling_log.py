@@ -17,10 +17,10 @@ from barnabas.core.epochs import LeaderEpochs
 from barnabas.storage import checksums, epoch_file
 from barnabas.storage.broken_log import BrokenLogError
 from barnabas.storage.checksums import NO_SUMS, sum_of
+from barnabas.storage.epoch_history import write_epochs
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from barnabas.storage.log_reader import LogReader
 from barnabas.storage.names import LEADER_EPOCHS, TXN_INDEX, file_name
-from barnabas.storage.recovery import write_epochs
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment, remove_files
 from barnabas.wire.batch import NO_TIMESTAMP, BatchError
 
@@ -83,7 +83,7 @@ class RollingLog(LogReader):
         self.producers = loaded.producers
         self.recovery_point = loaded.recovery_point
         #: Counts creations, renames and removals in the folder.
-        self._names_changes = int(loaded.names_changed)
+        self._names_changes = int(loaded.report.names_changed)
         self._closed_unflushed = self._has_closed_unflushed()
         self._broken: OSError | None = None
         self._flushing: FlushJob | None = None

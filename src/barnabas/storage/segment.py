@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.ports import WouldBlock
 from barnabas.storage.checked import good_until, joined
+from barnabas.storage.epoch_spans import NO_EPOCHS
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY, Index
 from barnabas.storage.names import (
     LOG,
@@ -80,6 +81,7 @@ class Segment:
         "checked",
         "created_ms",
         "dropped",
+        "epochs",
         "first_timestamp",
         "jitter_ms",
         "largest",
@@ -115,6 +117,8 @@ class Segment:
         self.checked: tuple[tuple[int, int], ...] = ()
         #: Compaction leaves offsets without records.
         self.may_have_gaps = True
+        #: The leader epochs of what was on disk before, if anything vouches for them.
+        self.epochs = NO_EPOCHS
         #: Bytes added since the batch that got the last index entry, itself included.
         self.since_index = 0
         self.largest: tuple[int, int] = (NO_TIMESTAMP, base_offset)
@@ -166,7 +170,7 @@ class Segment:
         other.size, other.written_from = self.size, self.size
         other.since_index, other.largest = self.since_index, self.largest
         other.first_timestamp = self.first_timestamp
-        other.may_have_gaps = self.may_have_gaps
+        other.may_have_gaps, other.epochs = self.may_have_gaps, self.epochs
         return other
 
     # Adding
@@ -339,8 +343,9 @@ class Segment:
         if nowait:
             raise WouldBlock
         good = good_until(
-            self.log, start, limit, (self.base_offset, end_offset), may_have_gaps=self.may_have_gaps
-        )
+            self.log, start, limit, (self.base_offset, end_offset),
+            may_have_gaps=self.may_have_gaps, epochs=self.epochs,
+        )  # fmt: skip
         if good == start:
             raise self._no_batch(start)
         self.checked = joined(self.checked, (start, good))

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.core.epochs import EpochEntry
+from barnabas.storage.checked import is_wrong_epoch
+from barnabas.storage.epoch_spans import NO_EPOCHS
 from barnabas.storage.index_check import OffsetIndexCheck, TimeIndexCheck
 from barnabas.storage.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, file_name
 from barnabas.storage.transaction_index import AbortedTransaction, decode_index
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.ports import Disk, File
+    from barnabas.storage.epoch_spans import EpochSpans
     from barnabas.storage.filler import LostMarker
     from barnabas.storage.transaction_walk import Transactions
+    from barnabas.wire.batch import BatchHeader
 
 
 class Hole(NamedTuple):
@@ -39,6 +43,15 @@ class Hole(NamedTuple):
     is_torn: bool = False
     #: Of aborted transactions, in order: where readers must find an end.
     markers: tuple[LostMarker, ...] = ()
+
+
+class WrongEpoch(NamedTuple):
+    """A good batch that names another leader epoch than its log knows: no checksum covers that field."""
+
+    position: int
+    base_offset: int
+    found: int
+    epoch: int
 
 
 @dataclass(slots=True)
@@ -58,6 +71,7 @@ class SegmentReport:
     is_sparse: bool = False
     #: Where each leader epoch is first met.
     epochs: list[EpochEntry] = field(default_factory=list)
+    wrong_epochs: list[WrongEpoch] = field(default_factory=list)
     aborted: list[AbortedTransaction] = field(default_factory=list)
 
 
@@ -73,6 +87,8 @@ class Place:
     compacted: bool
     #: The log is known to have reached this offset.
     known_end: int = 0
+    #: The log's leader epochs, if anything vouches for them.
+    epochs: EpochSpans = NO_EPOCHS
 
 
 #: Relative offsets have four bytes in the indexes.
@@ -135,14 +151,24 @@ class _Check:
         if 0 < header.record_count <= header.last_offset_delta:
             report.is_sparse = True
         report.end_offset = header.next_offset
-        epochs = report.epochs
-        if header.partition_leader_epoch > (epochs[-1].epoch if epochs else -1):
-            epochs.append(EpochEntry(header.partition_leader_epoch, header.base_offset))
+        self._note_epoch(piece.position, header)
         if self._offsets is not None:
             self._offsets.on_batch(piece.position, header)
         if self._times is not None:
             self._times.on_batch(header)
         self._follow_transaction(piece)
+
+    def _note_epoch(self, position: int, header: BatchHeader) -> None:
+        found, offset, epochs = (
+            header.partition_leader_epoch,
+            header.base_offset,
+            self._report.epochs,
+        )
+        expected, _ = self._place.epochs.at(offset)
+        if is_wrong_epoch(found, expected):
+            self._report.wrong_epochs.append(WrongEpoch(position, offset, found, expected))
+        elif found > (epochs[-1].epoch if epochs else -1):
+            epochs.append(EpochEntry(found, offset))
 
     def _on_damage(self, piece: Damaged) -> None:
         self._bad = piece

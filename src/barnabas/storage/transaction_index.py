@@ -55,6 +55,14 @@ def decode_index(data: bytes) -> list[AbortedTransaction]:
     return entries
 
 
+def read_index(disk: Disk, path: str) -> list[AbortedTransaction]:
+    """Read the file; nothing if it is not there or says nonsense."""
+    try:
+        return decode_index(disk.read_file(path))
+    except (FileNotFoundError, BatchError):
+        return []
+
+
 def encode_index(entries: Iterable[AbortedTransaction]) -> bytes:
     """Write entries as a `.txnindex` has them."""
     return b"".join(

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.storage import epoch_file, partition_metadata, producer_snapshot
+from barnabas.storage import checksums, epoch_file, partition_metadata, producer_snapshot
+from barnabas.storage.checksums import sum_of
+from barnabas.storage.epoch_spans import NO_END, NO_EPOCHS, EpochSpans
 from barnabas.storage.index_check import ZEROS
 from barnabas.storage.names import (
     CLEANED,
@@ -133,6 +135,17 @@ def verify_segment(
     return _Verification(disk, directory, left).run_segment(base, progress)
 
 
+def _read_known_epochs(disk: Disk, directory: str, left: FolderLeft) -> EpochSpans:
+    """Return the leader epochs of a folder where its checksums vouch for them; after a crash the file may be older than the log's end."""
+    try:
+        content = disk.read_file(f"{directory}/{LEADER_EPOCHS}")
+    except FileNotFoundError:
+        return NO_EPOCHS
+    if checksums.read(disk, directory).get(LEADER_EPOCHS) != sum_of(content):
+        return NO_EPOCHS
+    return EpochSpans(epoch_file.decode(content), NO_END if left.clean else left.known_end)
+
+
 class _Verification:
     def __init__(self, disk: Disk, directory: str, left: FolderLeft) -> None:
         self._disk = disk
@@ -141,6 +154,7 @@ class _Verification:
         self._names = disk.list(directory)
         self._report = PartitionReport(directory)
         self._epochs_start: int | None = None
+        self._known_epochs = _read_known_epochs(disk, directory, left)
 
     def run(self, progress: Callable[[int], None]) -> PartitionReport:
         self._check_segments(segment_bases(self._names), progress)
@@ -170,7 +184,9 @@ class _Verification:
             if base is None or base not in wanted:
                 continue
             compacted = self._left.compacted or swaps
-            place = Place(self._directory, base, end, compacted, self._left.known_end)
+            place = Place(
+                self._directory, base, end, compacted, self._left.known_end, self._known_epochs
+            )
             try:
                 report = check_segment(self._disk, place, transactions, progress)
             except FileNotFoundError:
@@ -188,6 +204,10 @@ class _Verification:
             is_last = [report.base_offset] == last_base
             for hole in report.holes:
                 self._tell_hole(report.base_offset, hole, is_last=is_last)
+            for wrong in report.wrong_epochs:
+                reason = f"a batch of leader epoch {wrong.found}, not {wrong.epoch} (at byte {wrong.position})"
+                offsets = (wrong.base_offset, wrong.base_offset)
+                self._add(DAMAGE, file_name(report.base_offset, LOG), reason, *offsets)
             self._tell_indexes(report, is_last=is_last)
 
     def _looks_compacted(self) -> bool:

@@ -74,6 +74,14 @@ def test_notices_come_back():
     assert notice.path == "/isr_change_notification/isr_change_"
     assert json.loads(notice.data)["version"] == 1
     assert znodes.read_in_sync_notice(ZNode(notice.data, 0)) == [("a", 0), ("b", 3)]
+
+
+def test_a_notice_of_lost_logs_is_kafkas():
+    notice = znodes.lost_logs_notice(3)
+    assert notice.path == "/log_dir_event_notification/log_dir_event_"
+    assert notice.data == b'{"version":1,"broker":3,"event":1}'
+    assert notice.sequential
+    assert znodes.read_lost_logs_notice(ZNode(notice.data, 0)) == 3
     changed = znodes.config_notice("topics/t")
     assert changed.data == b'{"version":2,"entity_path":"topics/t"}'
     assert znodes.read_config_notice(ZNode(changed.data, 0)) == "topics/t"

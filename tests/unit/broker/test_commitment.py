@@ -46,7 +46,7 @@ def leading(in_sync=(1, 2)):
 
 def wait(commitment, state, end_offset, world=None, deadline_ms=None):
     codes = []
-    start = commitment.until(end_offset, state, deadline_ms, world)
+    start = commitment.until(end_offset, state.leader_epoch, deadline_ms, world)
     start(lambda code, _error: codes.append(code))
     return codes
 
@@ -121,3 +121,33 @@ def test_an_answer_cancels_the_time_and_giving_up_answers_everybody():
     assert world.booked[0].is_cancelled
     commitment.give_up(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert others == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_who_comes_late_with_a_lower_offset_does_not_wait_for_a_higher_one():
+    commitment, state = Commitment(), leading()
+    high, low = wait(commitment, state, 10), wait(commitment, state, 4)
+    state.on_follower_fetch(2, 4, 0, 0)
+    commitment.settle(state, 1)
+    assert (high, low) == ([], [ErrorCode.NONE])
+
+
+def test_records_of_an_epoch_that_was_lost_and_won_again_are_not_called_safe():
+    commitment, state = Commitment(), leading()
+    codes = []
+    before = state.leader_epoch
+    state.become_follower(
+        leader=2, leader_epoch=6, partition_epoch=1, replicas=(1, 2), in_sync=(1, 2)
+    )
+    state.become_leader(
+        replicas=(1, 2),
+        in_sync=(1, 2),
+        leader_epoch=7,
+        partition_epoch=2,
+        log_end_offset=10,
+        now_ms=0,
+    )
+    state.on_end_offset(10)
+    commitment.until(10, before, None, None)(lambda code, _error: codes.append(code))
+    state.on_follower_fetch(2, 10, 0, 0)
+    commitment.settle(state, 1)
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]

@@ -170,6 +170,19 @@ def test_a_partition_that_was_begun_anew_meanwhile_costs_a_disk_that_comes_back_
     assert kit.disk.open(f"{strays[0]}/00000000000000000000.log").size()
 
 
+def test_two_folders_of_one_partition_do_not_hide_those_of_others(kit):
+    def copy():
+        kit.disk.make_dir(f"{TWO}/t-0")
+        for name in kit.disk.list(f"{ONE}/t-0"):
+            content = kit.disk.read_file(f"{ONE}/t-0/{name}")
+            kit.disk.write_file_atomically(f"{TWO}/t-0/{name}", content)
+
+    change_while_off(kit, copy)
+    assert [kit.offset("t", -1, index) for index in range(4)] == [1, 1, 1, 1]
+    places = [kit.node.replicas.get("t", index).directory.path for index in range(4)]
+    assert places[1:] == [TWO, ONE, TWO]
+
+
 def change_while_off(kit, change):
     """Kill the process, let somebody do this to its files, and start it again."""
     kit.machine.crash(Crash.PROCESS, MS)

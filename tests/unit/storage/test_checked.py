@@ -5,7 +5,9 @@ import struct
 import pytest
 from log_kit import append, batch_of, new_disk, open_log
 
+from barnabas.core.epochs import EpochEntry
 from barnabas.storage.checked import RANGES_KEPT, WINDOW_BYTES, good_until, joined
+from barnabas.storage.epoch_spans import EpochSpans
 
 SIZE = len(batch_of(2))
 
@@ -63,6 +65,17 @@ def test_a_gap_is_bad_where_there_are_none(sizes):
     assert good_until(file, 0, end, (0, 20), may_have_gaps=False) == at
     file.write(0, (struct.pack(">q", 1),))
     assert good_until(file, 0, SIZE, (0, 20), may_have_gaps=False) == 0
+
+
+@pytest.mark.parametrize("place", range(12, 16))
+def test_a_leader_epoch_that_is_not_the_logs(place):
+    disk, file = file_of()
+    disk.flip(file.path, 2 * SIZE + place, bit=6)
+    epochs = EpochSpans([EpochEntry(0, 0)])
+    assert good_until(file, 0, 5 * SIZE, (0, 10), epochs=epochs) == 2 * SIZE
+    assert good_until(file, 0, 5 * SIZE, (0, 10)) == 5 * SIZE, "nothing tells"
+    behind = EpochSpans([EpochEntry(0, 6)])
+    assert good_until(file, 0, 5 * SIZE, (0, 10), epochs=behind) == 5 * SIZE
 
 
 def test_half_a_header():

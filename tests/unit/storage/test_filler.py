@@ -1,5 +1,7 @@
 """Batches in the place of offsets that are gone."""
 
+from barnabas.core.epochs import EpochEntry
+from barnabas.storage.epoch_spans import EpochSpans
 from barnabas.storage.filler import LostMarker, fill
 from barnabas.wire.batch import checksum_matches, headers
 from barnabas.wire.control_batch import EndMarker, read_marker
@@ -7,7 +9,7 @@ from barnabas.wire.control_batch import EndMarker, read_marker
 
 def filled(first, last, *markers):
     """Return (base offset, last offset, producer of a marker) of what stands there."""
-    made = list(fill(first, last, 3, markers))
+    made = list(fill(first, last, EpochSpans([EpochEntry(3, 0)]), markers))
     data = memoryview(b"".join(bytes(batch) for _, batch in made))
     found = []
     for position, header in headers(data):
@@ -36,3 +38,12 @@ def test_markers_stand_where_they_were():
         (5, 5, (1, 0)),
         (6, 6, (2, 0)),
     ]
+
+
+def test_each_offset_gets_the_epoch_that_it_had():
+    epochs = EpochSpans([EpochEntry(2, 6), EpochEntry(5, 8)])
+    made = fill(4, 9, epochs, [LostMarker(8, 1, 2)])
+    found = [header for _, batch in made for _, header in headers(memoryview(batch))]
+    assert [(one.base_offset, one.last_offset, one.partition_leader_epoch) for one in found] == [
+        (4, 5, 2), (6, 7, 2), (8, 8, 5), (9, 9, 5),
+    ]  # fmt: skip

@@ -297,3 +297,18 @@ def sync_all(disk):
         disk.open(path).sync()
         disk.sync_dir(path.rpartition("/")[0])
     disk.sync_dir(ROOT)
+
+
+@pytest.mark.parametrize("at", range(12, 16))
+def test_a_leader_epoch_is_written_again_where_the_file_of_epochs_is_known(disk, at):
+    log = small_log(disk)
+    for epoch in (4, 4, 7, 7):
+        append(log, count=2, epoch=epoch)
+    close(disk, log)
+    before = disk.contents()[log_path(0)]
+    disk.flip(log_path(0), len(batch_of(2)) + at)
+    assert damage(disk) == [(file_name(0, LOG), 2, 2)]
+    (step,) = repair(disk)
+    assert "write the leader epoch of 1 batches again" in step
+    assert damage(disk) == []
+    assert disk.contents()[log_path(0)] == before

@@ -3,6 +3,8 @@
 import pytest
 from log_kit import DIRECTORY, NOW, append, batch_of, config, new_disk, open_log, read, read_all
 
+from barnabas.core.epochs import EpochEntry
+from barnabas.storage.epoch_spans import EpochSpans
 from barnabas.storage.rescue import Lost, Place, rescue
 from barnabas.storage.swap import SwapJob
 from barnabas.wire.batch import TRANSACTIONAL, Producer, headers, read_records
@@ -161,3 +163,14 @@ def test_a_list_that_is_lost_is_made_again_from_the_batches():
     cleaned, _ = rescue(disk, place, index_interval_bytes=100, may_have_gaps=False)
     SwapJob(disk, DIRECTORY, cleaned, 0).run()
     assert committed(open_log(disk)) == [6]
+
+
+def test_a_wrong_leader_epoch_is_put_right(disk):
+    before = disk.contents()[LOG]
+    disk.flip(LOG, 4 * SIZE + 13)
+    epochs = EpochSpans([EpochEntry(0, 0)])
+    place = Place(DIRECTORY, 0, 30, 30, epochs)
+    cleaned, lost = rescue(disk, place, index_interval_bytes=100, may_have_gaps=False)
+    SwapJob(disk, DIRECTORY, cleaned, 0).run()
+    assert lost == []
+    assert disk.contents()[LOG] == before

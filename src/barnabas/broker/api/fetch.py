@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from barnabas.broker import fetch_wanted
 from barnabas.broker.fetch_look import Look, Reading
@@ -19,7 +19,7 @@ from barnabas.broker.fetch_wanted import TOPIC_IDS_SINCE
 from barnabas.broker.follower_look import FollowerLook, note_positions
 from barnabas.broker.near_look import NearLook, is_rack_aware
 from barnabas.broker.pieces import PIECE, Pieces
-from barnabas.broker.replicas import end_key, stable_key
+from barnabas.broker.replicas import commit_key, stable_key
 from barnabas.core.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
 from barnabas.core.waiting import Waiter
 from barnabas.model.errors import ErrorCode, KafkaError
@@ -60,8 +60,9 @@ def handle(call: Call, taken: Partitions | None = None) -> Any:  # noqa: ANN401
     if broker_id >= 0:
         if call.node.is_lone:
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "this node has no followers")
-        return _FollowerFetch(call, broker_id).look()
-    fetch = _Fetch(call, taken)
+        fetch: _Fetch = _FollowerFetch(call, broker_id)
+    else:
+        fetch = _Fetch(call, taken)
     if call.node.replicas.waiting.is_fed and not call.node.stopping:
         fetch.hold()
         return None
@@ -117,13 +118,17 @@ class _Answer:
         for reading in readings:
             self._topics.setdefault(reading.wanted.key[0], []).append(reading)  # type: ignore[index]
 
-    def count(self, metrics: Metrics) -> None:
-        """Let the topics' counters know."""
+    def count(self, metrics: Metrics, *, is_copied: bool) -> None:
+        """Let the topics' counters know; `is_copied`: by a follower."""
         for readings in self._topics.values():
             counters = metrics.by_topic.get(readings[0].wanted.topic)
             if counters is not None:
                 counters.fetches += len(readings)
-                counters.bytes_out += sum([len(reading.records) for reading in readings])
+                size_bytes = sum([len(reading.records) for reading in readings])
+                if is_copied:
+                    counters.replication_bytes_out += size_bytes
+                else:
+                    counters.bytes_out += size_bytes
                 counters.failed_fetches += sum([reading.error_code != 0 for reading in readings])
 
     def encode(self, version: int) -> list[Any]:
@@ -193,8 +198,9 @@ class _Watch:
 class _Fetch:
     """One fetch under way: what is wanted, what has been found."""
 
+    is_of_follower: ClassVar[bool] = False
     __slots__ = (
-        "_committed_only", "_deadline_ms", "_found", "_incremental", "_session", "_taken", "_timer", "_waiter", "_wanted", "call",
+        "_chosen", "_committed_only", "_deadline_ms", "_found", "_incremental", "_session", "_taken", "_timer", "_waiter", "_wanted", "call",
     )  # fmt: skip
 
     def __init__(self, call: Call, taken: Partitions | None = None) -> None:
@@ -208,6 +214,8 @@ class _Fetch:
         self._session: FetchSession | None = None
         self._incremental = False
         self._wanted: list[Wanted] = self._open_session()
+        #: What is looked at.
+        self._chosen = self._wanted
 
     def _open_session(self) -> list[Wanted]:
         request: FetchRequest = self.call.request
@@ -249,7 +257,7 @@ class _Fetch:
 
     def look(self) -> Any:  # noqa: ANN401
         """Answer at once if there is enough, an error, or no wish to wait; else wait."""
-        if len(self._wanted) > MANY:
+        if len(self._chosen) > MANY:
             return self._look_in_pieces()
         found = self._look(nowait=True)
         if found.cold:
@@ -260,7 +268,7 @@ class _Fetch:
         return None
 
     def _look(self, *, nowait: bool) -> Look:
-        look = self._found = self._new_look(nowait=nowait).at(self._wanted)
+        look = self._found = self._new_look(nowait=nowait).at(self._chosen)
         return look
 
     def _new_look(self, *, nowait: bool) -> Look:
@@ -293,7 +301,7 @@ class _Fetch:
             len(readings),
             partial(_Answer, session_id, readings, shows_aborted=self._committed_only),
         )
-        answer.count(self.call.node.metrics)
+        answer.count(self.call.node.metrics, is_copied=self.is_of_follower)
         return (yield from pieces.respond(lambda: answer))
 
     def _look_at_many(self, pieces: Pieces, *, nowait: bool) -> Task[bool]:
@@ -301,8 +309,8 @@ class _Fetch:
         waiting, found = self.call.node.replicas.waiting, self._new_look(nowait=nowait)
         watches: list[Waiter[Any]] = []
         try:
-            for start in range(0, len(self._wanted), PIECE):
-                some = self._wanted[start : start + PIECE]
+            for start in range(0, len(self._chosen), PIECE):
+                some = self._chosen[start : start + PIECE]
                 if not found.has_failed:  # else it is answered at once, whatever comes
                     watches.append(Waiter(_Watch(), self._keys(some), 1))
                     waiting.add(watches[-1])
@@ -423,20 +431,43 @@ class _Fetch:
 
     def _answer(self, session_id: int, readings: list[Reading]) -> _Answer:
         answer = _Answer(session_id, readings, shows_aborted=self._committed_only)
-        answer.count(self.call.node.metrics)
+        answer.count(self.call.node.metrics, is_copied=self.is_of_follower)
         return answer
 
 
 class _FollowerFetch(_Fetch):
     """One fetch of a follower: it waits for anything that is appended, not for what is committed."""
 
-    __slots__ = ("_broker_id",)
+    __slots__ = ("_broker_id", "_named", "_news")
+
+    is_of_follower = True
+
+    _found: FollowerLook
 
     def __init__(self, call: Call, broker_id: int) -> None:
         super().__init__(call)
         self._broker_id = broker_id
         self._committed_only = False
-        note_positions(call.node, broker_id, self._wanted)
+        self._news = call.node.members.followers.of(call.link)
+        note_positions(call.node, broker_id, self._catch_up_with_news())
+
+    def _catch_up_with_news(self) -> list[Wanted]:
+        """Find out what is to be looked at; return those of which the follower says where it is."""
+        node, news = self.call.node, self._news
+        now_ms = node.world.clock.monotonic_ms()
+        session_id = NO_SESSION if self._session is None else self._session.id
+        if self.call.request.forgotten_topics_data or not news.is_current(
+            session_id, self._named, now_ms
+        ):
+            next_ms = now_ms + node.config.get_int("replica.fetch.wait.max.ms")
+            news.start_over(session_id, self._wanted, next_ms, node.members.followers.changes)
+            return self._wanted
+        news.put_back(self._named)
+        return self._named
+
+    def look(self) -> Any:  # noqa: ANN401
+        self._chosen = self._news.take()
+        return super().look()
 
     def _new_look(self, *, nowait: bool) -> Look:
         call = self.call
@@ -445,14 +476,31 @@ class _FollowerFetch(_Fetch):
             by_id=call.version >= TOPIC_IDS_SINCE, nowait=nowait,
         )  # fmt: skip
 
+    def _wait(self) -> None:
+        self._news.put_back(self._chosen)
+        super()._wait()
+
     def _keys(self, partitions: list[Wanted]) -> list[Hashable]:
-        return [end_key(wanted.topic, wanted.partition) for wanted in partitions]
+        onlooker = self._news.onlooker
+        if is_rack_aware(self.call.node):
+            return [onlooker, commit_key(onlooker)]
+        return [onlooker]
+
+    def _response(self) -> _Answer:
+        self._news.put_back(self._found.unserved)
+        return super()._response()
+
+    def _tell_many(self, pieces: Pieces) -> Task[tuple[int, list[Reading]]]:
+        self._news.put_back(self._found.unserved)
+        return super()._tell_many(pieces)
 
     def _take_wanted(self, partitions: Partitions) -> Partitions:
         super()._take_wanted(partitions)
         by_id = self.call.version >= TOPIC_IDS_SINCE
+        self._named: list[Wanted] = []
         for asked in self.call.request.topics:
             for p in asked.partitions:
-                key = (asked.topic_id if by_id else asked.topic, p.partition)
-                partitions[key].follower_log_start = p.log_start_offset
+                wanted = partitions[asked.topic_id if by_id else asked.topic, p.partition]
+                wanted.follower_log_start = p.log_start_offset
+                self._named.append(wanted)
         return partitions

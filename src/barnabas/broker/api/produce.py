@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.broker import batch_check, produce_lane, produce_parts, transactional_produce
 from barnabas.broker.batch_check import Refusal
@@ -91,6 +91,15 @@ class _Postponed:
         answers.append(PartitionProduceResponse(index=data.index))
 
 
+class _Uncommitted(NamedTuple):
+    """Records that were appended; the leader epoch in which they were tells whether they are still there."""
+
+    replica: Replica
+    answer: PartitionProduceResponse
+    end_offset: int
+    leader_epoch: int
+
+
 class _Owed:
     """What an answer waits for: logs that are due to be synced, and records that every in-sync replica must have."""
 
@@ -99,7 +108,7 @@ class _Owed:
     def __init__(self) -> None:
         """Wait for nothing."""
         self.flushes: list[Replica] = []
-        self.commits: list[tuple[Replica, PartitionProduceResponse, int]] = []
+        self.commits: list[_Uncommitted] = []
 
     def __bool__(self) -> bool:
         """Tell whether there is anything to wait for."""
@@ -277,7 +286,9 @@ def _produce(  # noqa: PLR0913  (what came of the steps before, each by its name
     if replica.log.unflushed_records >= replica.config.flush_messages:
         owed.flushes.append(replica)
     if call.request.acks == _ACKS_ALL and replica.state.followers:
-        owed.commits.append((replica, response, replica.log.log_end_offset))
+        owed.commits.append(
+            _Uncommitted(replica, response, replica.log.log_end_offset, replica.state.leader_epoch)
+        )
     return response
 
 
@@ -421,13 +432,12 @@ def _wait_for_commits(call: Call, owed: _Owed) -> Task[None]:
     """Wait for all of them until the request's time is over; what did not get there in time may still do so."""
     world = call.node.world
     deadline_ms = world.clock.monotonic_ms() + max(0, call.request.timeout_ms)
-    for replica, answer, end_offset in owed.commits:
-        state = replica.state
-        code = state.decide_acknowledged(
-            end_offset, state.leader_epoch, replica.config.min_insync_replicas
+    for replica, answer, end_offset, epoch in owed.commits:
+        code = replica.state.decide_acknowledged(
+            end_offset, epoch, replica.config.min_insync_replicas
         )
         if code is None:
-            code = yield replica.commitment.until(end_offset, state, deadline_ms, world)
+            code = yield replica.commitment.until(end_offset, epoch, deadline_ms, world)
         if code:
             replica.metrics.failed_produces += 1
             answer.error_code, answer.base_offset = code, -1

@@ -242,7 +242,6 @@ CLUSTER_SETTINGS: Final = settings(
         "How many windows throttled replication is measured over.",
         allowed=at_least(1),
         importance=Importance.LOW,
-        feature=Feature.QUOTAS,
     ),
     Setting(
         "replication.quota.window.size.seconds",
@@ -251,7 +250,6 @@ CLUSTER_SETTINGS: Final = settings(
         "How long one such window is.",
         allowed=at_least(1),
         importance=Importance.LOW,
-        feature=Feature.QUOTAS,
     ),
     Setting(
         "leader.replication.throttled.rate",
@@ -260,7 +258,6 @@ CLUSTER_SETTINGS: Final = settings(
         "How many bytes per second the throttled replicas of this broker send as leaders.",
         allowed=at_least(0),
         update=Update.CLUSTER_WIDE,
-        feature=Feature.QUOTAS,
     ),
     Setting(
         "follower.replication.throttled.rate",
@@ -269,6 +266,5 @@ CLUSTER_SETTINGS: Final = settings(
         "How many bytes per second the throttled replicas of this broker fetch as followers.",
         allowed=at_least(0),
         update=Update.CLUSTER_WIDE,
-        feature=Feature.QUOTAS,
     ),
 )

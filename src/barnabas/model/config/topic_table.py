@@ -138,7 +138,6 @@ TOPIC_SETTINGS: Final = settings(
         THROTTLED_REPLICAS,
         _MEDIUM,
         _ANY_TIME,
-        Feature.QUOTAS,
     ),
     Setting(
         "index.interval.bytes",
@@ -167,7 +166,6 @@ TOPIC_SETTINGS: Final = settings(
         THROTTLED_REPLICAS,
         _MEDIUM,
         _ANY_TIME,
-        Feature.QUOTAS,
     ),
     Setting(
         "local.retention.bytes",

@@ -134,7 +134,8 @@ THROTTLED_REPLICAS: Final = Allowed(
     lambda value: value == ("*",) or all(_REPLICA.fullmatch(part) for part in _parts(value)),
 )
 
-_SERVER = r"(\[[0-9A-Fa-f:.]+\]|[^\s,/:\[\]]+)(:[0-9]{1,5})?"
+_PORT = "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
+_SERVER = rf"(\[[0-9A-Fa-f:.]+\]|[^\s,/:\[\]]+)(:({_PORT}))?"
 _CONNECT = re.compile(rf"{_SERVER}(,{_SERVER})*(/[^\s,/]+)*/?")
 
 ZOOKEEPER_CONNECT: Final = Allowed(

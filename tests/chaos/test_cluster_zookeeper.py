@@ -1,0 +1,125 @@
+"""F5: ZooKeeper dies, hangs, or loses its quorum. Leaders go on, and when it is back nothing is lost and one is controller."""
+
+import signal
+import time
+
+import pytest
+from cluster_kit import (
+    SESSION_MS,
+    Cluster,
+    Load,
+    assert_logs_equal,
+    assert_nothing_lost,
+    only_in_make_chaos,
+    wait_until,
+)
+from confluent_kafka import KafkaError, KafkaException
+from zookeeper_kit import zookeeper_jars
+
+from barnabas.runtime.zookeeper_server import START_TIMEOUT_S, make_ensemble
+
+
+@pytest.fixture
+def servers(tmp_path, request):
+    """ZooKeeper of this test alone: one server, or as many as it asks for."""
+    count = getattr(request, "param", 1)
+    ensemble = make_ensemble(str(tmp_path / "zk"), ("127.0.0.1", 0), count, zookeeper_jars())
+    ensemble.start(sync=False)
+    try:
+        yield ensemble
+    finally:
+        for server in ensemble.servers:
+            server.process.send_signal(signal.SIGCONT)
+        ensemble.stop()
+
+
+@pytest.fixture
+def cluster(tmp_path, servers):
+    with Cluster(tmp_path, f"{servers.connect}/c", settings=()) as running:
+        running.create("t", [[1, 2, 3], [2, 3, 1], [3, 1, 2]], min_insync_replicas=2)
+        yield running
+
+
+def start_again(servers):
+    for server in servers:
+        server.start(sync=False)
+    for server in servers:
+        server.wait_until_serving(time.monotonic() + START_TIMEOUT_S)
+
+
+def all_say(cluster, word):
+    return all(word in broker.log for broker in cluster.brokers.values())
+
+
+def check_alive(cluster, load, killed):
+    """Nobody was lost, who is controller is agreed on, and a death is dealt with as ever."""
+    wait_until(lambda: create(cluster, "late"), "there are new topics again")
+    cluster.wait_healthy("t")
+    wait_until(lambda: len(controllers(cluster)) == 1, "one is controller")
+    load.wait_for_more()
+    load.take_longest_gap()
+    cluster.kill(killed)
+    wait_until(lambda: killed not in cluster.leaders("t"), "others lead")
+    load.wait_for_more()
+    cluster.start(killed)
+    cluster.wait_healthy("t")
+    cluster.wait_healthy("late")
+
+
+def create(cluster, topic):
+    """Tell whether it is there now: it is refused while the store cannot be reached."""
+    try:
+        cluster.create(topic, [[3, 2, 1]])
+    except KafkaException as refusal:
+        return refusal.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+    return True
+
+
+def controllers(cluster):
+    return {cluster.metadata(broker_id=broker_id).controller_id for broker_id in cluster.brokers}
+
+
+def test_it_dies_and_comes_back(cluster, servers):
+    (server,) = servers.servers
+    with Load(cluster, "t") as load:
+        load.wait_for_more()
+        server.kill()
+        wait_until(lambda: all_say(cluster, "connection to ZooKeeper is lost"), "all lost it")
+        load.wait_for_more(300)
+        start_again([server])
+        check_alive(cluster, load, 1)
+    assert_nothing_lost(cluster, "t", load)
+    assert_logs_equal(cluster, "t")
+
+
+@only_in_make_chaos
+def test_it_hangs_for_longer_than_sessions_last(cluster, servers):
+    (server,) = servers.servers
+    with Load(cluster, "t") as load:
+        load.wait_for_more()
+        server.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: all_say(cluster, "connection to ZooKeeper is lost"), "all lost it")
+        end_s = time.monotonic() + SESSION_MS / 1000
+        while time.monotonic() < end_s:
+            load.wait_for_more()
+        server.process.send_signal(signal.SIGCONT)
+        check_alive(cluster, load, 2)
+    assert_nothing_lost(cluster, "t", load)
+    assert_logs_equal(cluster, "t")
+
+
+@only_in_make_chaos
+@pytest.mark.parametrize("servers", [3], indirect=True)
+def test_it_loses_its_quorum_for_a_while(cluster, servers):
+    one, two, _three = servers.servers
+    with Load(cluster, "t") as load:
+        load.wait_for_more()
+        one.kill()
+        load.wait_for_more()
+        two.kill()
+        wait_until(lambda: all_say(cluster, "connection to ZooKeeper is lost"), "all lost it")
+        load.wait_for_more(300)
+        start_again([one, two])
+        check_alive(cluster, load, 3)
+    assert_nothing_lost(cluster, "t", load)
+    assert_logs_equal(cluster, "t")

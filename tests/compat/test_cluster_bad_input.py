@@ -1,0 +1,64 @@
+"""What a broker is refused for when it wants to join a cluster: one sentence that says what to do, and an exit code."""
+
+import subprocess
+import sys
+
+import pytest
+from cluster_kit import Cluster
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewTopic
+
+UP = [
+    sys.executable,
+    "-m",
+    "barnabas.cli.main",
+    "up",
+    "--listen",
+    "127.0.0.1:0",
+    "--log-level",
+    "error",
+]
+NOBODY = "127.0.0.1:1"
+
+pytestmark = pytest.mark.java
+
+
+def refused(folder, *settings):
+    """Exit code and what was said, which must be one line."""
+    words = [word for setting in settings for word in ("--set", setting)]
+    command = [*UP, "--data-dir", str(folder), *words, "--set", "zookeeper.session.timeout.ms=2000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr, done.stderr
+    said = [line for line in done.stderr.splitlines() if line.startswith("barnabas up: ")]
+    assert len(said) == 1, done.stderr
+    return done.returncode, said[0]
+
+
+def test_members_that_cannot_be(tmp_path, zookeeper):
+    with Cluster(tmp_path, zookeeper, count=2) as cluster:
+        code, said = refused(tmp_path / "new", "node.id=1", f"zookeeper.connect={zookeeper}")
+        assert (code, "another broker with the id 1" in said) == (1, True), said
+        assert "node.id" in said
+        with pytest.raises(KafkaException, match="only 2 brokers alive: start more brokers"):
+            cluster.admin.create_topics([NewTopic("t", 1, 3)])["t"].result(60)
+        folder = cluster.brokers[2].data_dir
+        cluster.stop(2)
+    code, said = refused(folder, "node.id=3", f"zookeeper.connect={zookeeper}")
+    assert (code, "belongs to broker 2, but this is broker 3" in said) == (1, True), said
+    code, said = refused(folder, "node.id=2", f"zookeeper.connect={zookeeper}-other")
+    assert (code, "belongs to cluster" in said) == (1, True), said
+
+
+def test_zookeeper_that_cannot_be_reached(tmp_path):
+    wait = "zookeeper.connection.timeout.ms=1000"
+    code, said = refused(tmp_path, "node.id=1", f"zookeeper.connect={NOBODY}", wait)
+    assert (code, NOBODY in said) == (1, True), said
+    assert "zookeeper.connect" in said
+
+
+@pytest.mark.parametrize("connect", ["127.0.0.1:x", "a:1/x,b:1/y", "127.0.0.1:99999"])
+def test_a_connect_string_that_cannot_be_meant(tmp_path, connect):
+    code, said = refused(tmp_path / "d", "node.id=1", f"zookeeper.connect={connect}")
+    assert (code, "zookeeper.connect" in said) == (2, True), said
+    assert not (tmp_path / "d").exists()

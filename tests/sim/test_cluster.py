@@ -1,0 +1,119 @@
+"""Seeds of clusters: every promise holds; and nodes that break one are found."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from barnabas.broker import follower, members
+from barnabas.broker.in_sync import InSyncKeeper
+from barnabas.core.controller.view import ClusterView
+from barnabas.core.partition import PartitionState
+from barnabas.model.errors import ErrorCode
+from barnabas.sim.cluster_run import run_cluster
+
+SEEDS_PER_PUSH = 120
+SEEDS_TO_FIND = 40
+DIGEST_SEEDS = (3, 11, 42)
+
+
+def kept_seeds():
+    lines = (Path(__file__).parent / "cluster_seeds.txt").read_text().splitlines()
+    return [int(line.split()[0]) for line in lines if line.strip() and not line.startswith("#")]
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [*range(SEEDS_PER_PUSH), *(seed for seed in kept_seeds() if seed >= SEEDS_PER_PUSH)],
+)
+def test_every_promise_holds(seed):
+    verdict = run_cluster(seed)
+    assert verdict.violation is None, (
+        f"{verdict.violation}\nreplay with: python -m barnabas.sim --cluster --seed {seed} --trace"
+    )
+
+
+def test_a_seed_gives_one_trace():
+    for seed in DIGEST_SEEDS:
+        assert run_cluster(seed).digest == run_cluster(seed).digest
+
+
+def told_under(hash_seed):
+    command = [sys.executable, "-m", "barnabas.sim", "--cluster", "--seed"]
+    env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    return [
+        subprocess.run(
+            [*command, str(seed)], env=env, capture_output=True, text=True, check=True
+        ).stdout
+        for seed in DIGEST_SEEDS
+    ]
+
+
+def test_the_run_does_not_depend_on_the_process():
+    assert told_under("1") == told_under("4242")
+
+
+def first_violation(*promises):
+    """One of the first seeds must find it."""
+    for seed in range(SEEDS_TO_FIND):
+        verdict = run_cluster(seed)
+        if verdict.violation is not None:
+            assert verdict.violation.checker in promises, verdict.violation
+            return
+    pytest.fail(f"{SEEDS_TO_FIND} seeds and nothing found")
+
+
+LOST = (
+    "lost-write",
+    "unseen",
+    "inconsistent-offsets",
+    "acknowledged is kept",
+    "good fetches are taken",
+    "replicas agree below the high watermark",
+    "the high watermark never falls",
+)
+
+
+def test_an_acknowledgement_before_followers_have_it_is_found(monkeypatch):
+    def at_once(self, _end_offset, _leader_epoch, _min_in_sync):
+        return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    monkeypatch.setattr(PartitionState, "decide_acknowledged", at_once)
+    first_violation(*LOST)
+
+
+def test_a_high_watermark_ahead_of_followers_is_found(monkeypatch):
+    monkeypatch.setattr(PartitionState, "_is_waited_for", lambda *_: False)
+    first_violation(*LOST)
+
+
+def test_an_in_sync_set_that_counts_before_it_is_written_is_found(monkeypatch):
+    def at_once(self, replica):
+        planned = replica.state.plan_in_sync(self._node.world.clock.monotonic_ms(), (1, 2, 3, 4, 5))
+        if planned is not None:
+            replica.state.in_sync = planned
+            replica.state._advance()
+            replica.on_high_watermark()
+
+    monkeypatch.setattr(InSyncKeeper, "consider", at_once)
+    first_violation(*LOST, "work gets done", "the node lives")
+
+
+def test_a_log_that_is_cut_too_far_is_found(monkeypatch):
+    monkeypatch.setattr(follower, "plan_truncation", lambda _epochs, end, _leader: end // 2)
+    first_violation(*LOST, "the node lives")
+
+
+def test_an_unclean_election_is_found(monkeypatch):
+    monkeypatch.setattr(ClusterView, "allows_unclean", lambda *_: True)
+    first_violation(*LOST, "poll-skip")
+
+
+def test_a_broker_that_does_not_register_again_is_found(monkeypatch):
+    def forget(self, session_id, *, is_new):
+        self.session_id = session_id
+
+    monkeypatch.setattr(members.Members, "on_connected", forget)
+    first_violation("work gets done")

@@ -1,0 +1,71 @@
+"""A follower's fetch looks at what it names and what changed; at all of it when that may not be enough."""
+
+from barnabas.broker.follower_news import Followers
+from barnabas.core.changes import Changes
+from barnabas.core.fetch_session import Wanted
+
+SESSION = 7
+NOW_MS, NEXT_MS = 1_000, 1_500
+
+
+def partition(index):
+    return Wanted((b"id", index), "t", b"id", index)
+
+
+def started():
+    """Give the changes and the news of a follower that was told all of three partitions."""
+    changes = Changes()
+    followers = Followers(changes)
+    link, partitions = object(), [partition(index) for index in range(3)]
+    news = followers.of(link)
+    news.start_over(SESSION, partitions, NEXT_MS, changes)
+    assert news.take() == partitions
+    return changes, followers, link, news, partitions
+
+
+def test_all_is_looked_at_first_and_then_what_changed():
+    changes, _followers, _link, news, partitions = started()
+    assert news.take() == []
+    changes.on_change(("t", 2))
+    assert news.take() == [partitions[2]]
+    assert news.take() == []
+
+
+def test_what_had_to_wait_comes_before_what_is_named_next():
+    _changes, _followers, _link, news, partitions = started()
+    news.put_back([partitions[1]])
+    news.put_back([partitions[0]])
+    assert news.take() == [partitions[1], partitions[0]]
+
+
+def test_what_is_known_is_enough_for_the_session_until_its_time_is_over():
+    _changes, _followers, _link, news, partitions = started()
+    assert news.is_current(SESSION, partitions[:1], NOW_MS)
+    assert not news.is_current(SESSION + 1, partitions[:1], NOW_MS), "another session"
+    assert not news.is_current(SESSION, [partition(3)], NOW_MS), "one more partition"
+    assert not news.is_current(SESSION, partitions[:1], NEXT_MS)
+
+
+def test_without_a_session_all_is_looked_at():
+    changes = Changes()
+    news = Followers(changes).of(object())
+    news.start_over(0, [partition(0)], NEXT_MS, changes)
+    assert not news.is_current(0, [], NOW_MS)
+
+
+def test_a_partition_that_is_pulled_no_more_is_not_looked_at():
+    changes, _followers, _link, news, partitions = started()
+    changes.on_change(("t", 0))
+    news.start_over(SESSION, partitions[1:], NEXT_MS, changes)
+    assert news.take() == partitions[1:]
+    changes.on_change(("t", 0))
+    assert news.take() == []
+
+
+def test_a_follower_whose_link_is_closed_is_forgotten():
+    changes, followers, link, news, _partitions = started()
+    assert followers.of(link) is news
+    followers.forget(link)
+    followers.forget(link)
+    assert list(changes.on_change(("t", 0))) == []
+    assert followers.of(link) is not news
