@@ -116,7 +116,7 @@ class Look:
         epoch = wanted.current_leader_epoch
         if epoch != state.leader_epoch and (code := state.decide_epoch(epoch)):
             return self._fail(wanted, code)
-        if self.leader_only and not state.is_leader:
+        if not state.is_leader and (self.leader_only or state.is_undecided):
             return self._fail(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         offset, start_offset = wanted.fetch_offset, log.log_start_offset
         if not start_offset <= offset <= log.log_end_offset:

@@ -92,6 +92,14 @@ class PartitionState:
         state.partition_epoch = NO_EPOCH
         return state
 
+    @property
+    def is_undecided(self) -> bool:
+        """Tell whether nobody has said yet what this replica is.
+
+        It serves nobody: a log that a crash has cut would call offsets out of range that are not.
+        """
+        return self.leader_epoch == NO_EPOCH
+
     # What the controller says
 
     def become_leader(
@@ -211,6 +219,8 @@ class PartitionState:
 
     def decide_read(self, client_epoch: int, *, leader_only: bool) -> ErrorCode:
         """Tell whether records or offsets may be read here, up to the high watermark; `leader_only` not from a follower (KIP-392)."""
+        if self.is_undecided:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         code = self.decide_epoch(client_epoch)
         if code is ErrorCode.NONE and leader_only and not self.is_leader:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER

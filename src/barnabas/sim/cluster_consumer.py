@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.sim.network import Network
     from barnabas.wire.messages.fetch import FetchResponse, PartitionData
 
+FOLLOWERS_SINCE: Final = 11
 TOPIC_IDS_SINCE: Final = 13
 _PASSING: Final = (
     ErrorCode.KAFKA_STORAGE_ERROR,
@@ -47,7 +48,8 @@ class ClusterConsumer(ClusterClient):
         self.positions: dict[Key, int] = dict.fromkeys(keys, 0)
         self._history = history
         self._version = self.chance.choice((9, 11, 12, 13, 16, 17))
-        self._tells_epochs = self.chance.random() < 0.5
+        # Since followers may be asked (KIP-392) only the epoch tells one that lost its tail from the leader that it was.
+        self._tells_epochs = self.chance.random() < 0.5 or self._version >= FOLLOWERS_SINCE
         self._seeks = self.chance.random() < 0.5
         self._asked: dict[int, list[Key]] = {}
 

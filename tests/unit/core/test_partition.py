@@ -371,3 +371,12 @@ def test_cutting_and_deleting_keep_the_high_watermark_within_the_log():
     assert not state.on_log_start(7)
     assert state.on_log_start(9)
     assert state.high_watermark == 9
+
+
+def test_one_that_was_told_nothing_yet_serves_nobody():
+    state = PartitionState.undecided(1, 10)
+    assert state.is_undecided
+    for epoch in (-1, 0):
+        for leader_only in (False, True):
+            code = state.decide_read(epoch, leader_only=leader_only)
+            assert code is ErrorCode.NOT_LEADER_OR_FOLLOWER
