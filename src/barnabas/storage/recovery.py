@@ -235,8 +235,7 @@ class _Loading:
     def _rebuild_aborted(self, segment: Segment) -> None:
         """Find the aborted transactions of a segment again, from the producers at its start on."""
         producers = ProducerStates()
-        start = self.snapshots.load(producers, segment.base_offset)
-        start = self.start_offset if start is None else start
+        start = self.snapshots.load(producers, segment.base_offset) or 0
         for earlier in self.segments:
             walk(earlier, start, partial(replay, producers, into_index=False))
         segment.aborted.reset()
@@ -375,7 +374,9 @@ class _Loading:
         if start is None:
             if self.left.clean and not had_snapshots:
                 return  # a log closed cleanly without one had no producers
-            start = self.start_offset
+            start = (
+                0  # also before the log's start: transactions that are open may have begun there
+            )
         ends = [segment.base_offset for segment in self.segments[1:]]
         for segment, segment_end in zip(self.segments, [*ends, end_offset], strict=False):
             if segment_end > start:
