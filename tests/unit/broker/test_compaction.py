@@ -86,6 +86,23 @@ def test_a_dirty_log_is_compacted_by_the_clock():
     assert not [name for name in kit.disk.list(f"{DATA}/t-0") if name.endswith(".deleted")]
 
 
+def test_no_more_than_one_new_segment_takes_room_at_a_time():
+    kit = new_kit()
+    kit.create("t", **COMPACT, internal_segment_bytes="250")
+    fill(kit, segments=12)
+    most, count_call = [0], kit.disk.count_call
+
+    def look(path):
+        new = [name for name in kit.disk.contents() if name.endswith((".log.cleaned", ".log.swap"))]
+        most[0] = max(most[0], len(new))
+        count_call(path)
+
+    kit.disk.count_call = look
+    kit.run(lambda: is_compacted(kit))
+    assert len(log_of(kit).base_offsets) > 3
+    assert most == [1]
+
+
 def test_what_is_not_synced_does_not_count():
     """A power loss would take the newer value of a key, and compaction had taken the older one."""
     kit = new_kit()
