@@ -175,7 +175,8 @@ def test_metrics_have_kafkas_names(tmp_path):
     assert samples["kafka_server_replicamanager_partitioncount"] == "1"
     assert samples["kafka_server_replicamanager_produceridcount"] == "0"
     assert samples["kafka_controller_kafkacontroller_offlinepartitionscount"] == "0"
-    assert samples['kafka_network_requestmetrics_requests_total{request="Produce"}'] == "1"
+    # One, unless the client was slow to fill it.
+    assert 1 <= int(samples['kafka_network_requestmetrics_requests_total{request="Produce"}']) <= 5
     assert 0 <= float(samples["kafka_network_socketserver_networkprocessoravgidle_percent"]) <= 1
     names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
     assert {key.partition("{")[0] for key in samples} <= names

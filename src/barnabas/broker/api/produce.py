@@ -280,7 +280,12 @@ def _produce(  # noqa: PLR0913  (what came of the steps before, each by its name
     except Refusal as refusal:
         replica.metrics.failed_produces += 1
         failed = _failed(index, refusal.code, refusal.message)
-        if refusal is not verdict and refusal.is_of_log:
+        # An old epoch of a transaction is the coordinator's to refuse, in Kafka: the log is not looked at.
+        is_coordinators = refusal is verdict or (
+            refusal.code == ErrorCode.INVALID_PRODUCER_EPOCH
+            and call.request.transactional_id is not None
+        )
+        if refusal.is_of_log and not is_coordinators:
             failed.log_start_offset = replica.log.log_start_offset
         return failed
     if replica.log.unflushed_records >= replica.config.flush_messages:
