@@ -89,9 +89,12 @@ def test_the_orders_of_a_controller_that_was_replaced_are_refused(cluster):
     cluster.pause(zombie)
     others = [broker_id for broker_id in (1, 2, 3) if broker_id != zombie]
     wait_until(lambda: cluster.controller in others, "another is controller")
-    wait_until(lambda: cluster.leaders("t")[0] in others, "the new one has given orders")
+    wait_until(lambda: cluster.leaders("t")[0] in others, "others lead")
     order = LeaderAndIsrRequest(controller_id=zombie, controller_epoch=1, broker_epoch=-1)
-    assert cluster.ask(order, 7, others[0]).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+    wait_until(
+        lambda: cluster.ask(order, 7, others[0]).error_code == ErrorCode.STALE_CONTROLLER_EPOCH,
+        "the new one has given orders, and those of the old one are refused",
+    )
     cluster.resume(zombie)
     wait_until(lambda: "no longer controller" in cluster.brokers[zombie].log, "it sees that")
     cluster.wait_healthy("t")
