@@ -6,7 +6,6 @@ becomes whole and all work gets done. A `Violation` ends the run with what broke
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.node import Node
@@ -17,7 +16,7 @@ from barnabas.sim.cluster_consumer import ClusterAuditor, ClusterConsumer
 from barnabas.sim.cluster_faults import ClusterFaults
 from barnabas.sim.cluster_producer import ClusterProducer
 from barnabas.sim.history import History
-from barnabas.sim.run import Verdict
+from barnabas.sim.run import Verdict, play_out
 from barnabas.sim.violation import Violation
 from barnabas.sim.world import MS, SECOND, Scheduler
 
@@ -47,21 +46,10 @@ def run_cluster(
     on_note: Callable[[int, str], None] | None = None,
 ) -> Verdict:
     """Run one seed. `node_class` is for trying out nodes that break a promise."""
-    broker_log = logging.getLogger("barnabas")
-    was_disabled = broker_log.manager.disable
-    if on_note is None:
-        logging.disable(logging.CRITICAL)
-    run = ClusterRun(seed, node_class, on_note)
-    violation = None
-    try:
-        run.play()
-    except Violation as found:
-        run.scheduler.note(str(found))
-        violation = found
-    finally:
-        logging.disable(was_disabled)
-    return Verdict(
-        seed, run.scheduler.digest, violation, run.scheduler.events, tuple(run.faults.kinds)
+    return play_out(
+        seed,
+        lambda: ClusterRun(seed, node_class, on_note),
+        is_quiet=on_note is None,
     )
 
 

@@ -6,7 +6,6 @@ late copies of requests come in anywhere; heal everything; then judge (`transact
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.coordinators import TOPIC as OFFSETS_TOPIC
@@ -17,7 +16,7 @@ from barnabas.sim.cluster_admin import ClusterAdmin, TopicPlan
 from barnabas.sim.cluster_checkers import NodeChecker
 from barnabas.sim.cluster_faults import ClusterFaults
 from barnabas.sim.cluster_teller import ClusterEcho, ClusterTeller
-from barnabas.sim.run import Verdict
+from barnabas.sim.run import Verdict, play_out
 from barnabas.sim.teller import ACCOUNTS, TOPIC, Ledger
 from barnabas.sim.transaction_verdict import judge
 from barnabas.sim.violation import Violation
@@ -53,20 +52,11 @@ def run_cluster_transactions(
     on_note: Callable[[int, str], None] | None = None,
 ) -> Verdict:
     """Run one seed. `node_class` is for trying out nodes that break a promise."""
-    was_disabled = logging.getLogger("barnabas").manager.disable
-    if on_note is None:
-        logging.disable(logging.CRITICAL)
-    run = ClusterTransactionRun(seed, node_class, on_note)
-    violation = None
-    try:
-        run.play()
-    except Violation as found:
-        run.scheduler.note(str(found))
-        violation = found
-    finally:
-        logging.disable(was_disabled)
-    scheduler = run.scheduler
-    return Verdict(seed, scheduler.digest, violation, scheduler.events, tuple(run.faults.kinds))
+    return play_out(
+        seed,
+        lambda: ClusterTransactionRun(seed, node_class, on_note),
+        is_quiet=on_note is None,
+    )
 
 
 class ClusterTransactionRun:

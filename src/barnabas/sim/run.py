@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.broker.coordinators import TOPIC as OFFSETS_TOPIC
 from barnabas.broker.node import Node
@@ -95,11 +95,34 @@ def run_seed(
 
     Without groups or retention the run is what it would be if the seed had drawn none.
     """
-    broker_log = logging.getLogger("barnabas")
-    was_disabled = broker_log.manager.disable
-    if on_note is None:
+    return play_out(
+        seed,
+        lambda: Run(
+            seed, node_class, on_note, with_groups=with_groups, with_retention=with_retention
+        ),
+        is_quiet=on_note is None,
+    )
+
+
+class Playable(Protocol):
+    """A run that is built and has not begun."""
+
+    scheduler: Scheduler
+
+    @property
+    def faults(self) -> Any:  # noqa: ANN401
+        """What was done to it, by `kinds`."""
+
+    def play(self) -> None:
+        """Let it happen; Violation if a promise is broken."""
+
+
+def play_out(seed: int, make: Callable[[], Playable], *, is_quiet: bool) -> Verdict:
+    """Build a run, let it happen, and say what came of it; `is_quiet` keeps the brokers' own log out."""
+    was_disabled = logging.getLogger("barnabas").manager.disable
+    if is_quiet:
         logging.disable(logging.CRITICAL)
-    run = Run(seed, node_class, on_note, with_groups=with_groups, with_retention=with_retention)
+    run = make()
     violation = None
     try:
         run.play()
@@ -108,9 +131,8 @@ def run_seed(
         violation = found
     finally:
         logging.disable(was_disabled)
-    return Verdict(
-        seed, run.scheduler.digest, violation, run.scheduler.events, tuple(run.faults.kinds)
-    )
+    scheduler = run.scheduler
+    return Verdict(seed, scheduler.digest, violation, scheduler.events, tuple(run.faults.kinds))
 
 
 class Run:

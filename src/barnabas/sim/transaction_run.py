@@ -7,7 +7,6 @@ it is acknowledged, so that what is promised holds after a loss of power.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.node import Node
@@ -15,7 +14,7 @@ from barnabas.model.config.broker_config import BrokerConfig
 from barnabas.sim.faults import Faults
 from barnabas.sim.machine import Machine
 from barnabas.sim.network import Network
-from barnabas.sim.run import Verdict
+from barnabas.sim.run import Verdict, play_out
 from barnabas.sim.teller import Echo, Ledger, Teller
 from barnabas.sim.transaction_verdict import judge
 from barnabas.sim.violation import Violation
@@ -46,20 +45,11 @@ def run_transactions(
     on_note: Callable[[int, str], None] | None = None,
 ) -> Verdict:
     """Run one seed. `node_class` is for trying out nodes that break a promise."""
-    was_disabled = logging.getLogger("barnabas").manager.disable
-    if on_note is None:
-        logging.disable(logging.CRITICAL)
-    run = TransactionRun(seed, node_class, on_note)
-    violation = None
-    try:
-        run.play()
-    except Violation as found:
-        run.scheduler.note(str(found))
-        violation = found
-    finally:
-        logging.disable(was_disabled)
-    scheduler = run.scheduler
-    return Verdict(seed, scheduler.digest, violation, scheduler.events, tuple(run.faults.kinds))
+    return play_out(
+        seed,
+        lambda: TransactionRun(seed, node_class, on_note),
+        is_quiet=on_note is None,
+    )
 
 
 class TransactionRun:
