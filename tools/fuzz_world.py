@@ -13,6 +13,7 @@ from typing import Any
 from barnabas.broker.node import Node
 from barnabas.broker.tasks import Task, drive
 from barnabas.model.config.broker_config import BrokerConfig
+from barnabas.model.principal import ANONYMOUS
 from barnabas.ports import FileSlice, Operation, PeerEvents, SessionListener, World, ZNode
 from barnabas.sim.disk import SimDisk
 from barnabas.sim.store import SimStore, is_below
@@ -196,6 +197,9 @@ class FuzzLink:
     local_host = "127.0.0.1"
     local_port = 9092
     peer_host = "127.0.0.1"
+    principal = ANONYMOUS
+    authenticator = None
+    frame_bytes_max = 100 * 1024 * 1024
 
     def __init__(self) -> None:
         """Start open, without an answer."""
@@ -210,6 +214,10 @@ class FuzzLink:
     def reply(self, buffers: list[Any]) -> None:
         """Take a late answer."""
         self.answers.append(joined(buffers))
+
+    def close_when_sent(self) -> None:
+        """Note that the node wants to be rid of us soon."""
+        self.is_open = False
 
     def close(self) -> None:
         """Note that the node wants to be rid of us."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
+    from barnabas.model.principal import Principal
+
 
 class Clock(Protocol):
     """Two clocks: one that people read, one that never jumps."""
@@ -332,6 +334,12 @@ class Link(Protocol):
     peer_host: str
     #: The node's own: how it recognises requests that repeat (`broker/repeats.py`); None at first.
     lanes: Any
+    #: Who is at the other end: `ANONYMOUS` unless a login or a certificate says otherwise.
+    principal: Principal
+    #: The login (`broker/authentication.py`) where the listener asks for one, also once it is done; else None.
+    authenticator: Any
+    #: The longest request that is taken now: little before a login is done.
+    frame_bytes_max: int
 
     def reply(self, buffers: list[Any]) -> None:
         """Answer the request for which the node said that it must wait. Once per request.
@@ -341,6 +349,9 @@ class Link(Protocol):
 
     def reply_repeated(self, answers: bytes) -> None:
         """Answer requests that went a lane, one or several, in order. Harmless on a closed link."""
+
+    def close_when_sent(self) -> None:
+        """Read no more, and end the connection once its last answer has left: that of the request under way."""
 
     def close(self) -> None:
         """End the connection."""

@@ -20,6 +20,7 @@ import struct
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.model.principal import ANONYMOUS
 from barnabas.ports import FileSlice
 from barnabas.runtime.loop import HANGUP, READ, WRITE
 from barnabas.runtime.outbox import Outbox, SharedReads
@@ -64,9 +65,10 @@ class Connection:
     """One client. It is the node's Link."""
 
     __slots__ = (
-        "_backlog", "_events", "_fd", "_filled", "_frame", "_out", "_postponed", "_server", "_sock",
-        "_staged", "_waiting",
+        "_backlog", "_closes", "_events", "_fd", "_filled", "_frame", "_out", "_postponed", "_server",
+        "_sock", "_staged", "_waiting", "authenticator", "frame_bytes_max",
         "is_open", "lanes", "last_used_ms", "listener", "local_host", "local_port", "peer_host",
+        "principal",
     )  # fmt: skip
 
     def __init__(self, server: Server, sock: socket.socket, listener: str, now_ms: int) -> None:
@@ -80,6 +82,11 @@ class Connection:
         self.is_open = True
         self.last_used_ms = now_ms
         self.lanes: Repeats | None = None
+        self.principal = ANONYMOUS
+        self.authenticator: Any = None
+        self.frame_bytes_max = server.request_bytes_max
+        #: No more is read, and it closes once everything is sent.
+        self._closes = False
         self._events = READ | HANGUP
         self._waiting = False
         #: Requests went a lane, and their replies come when what is staged is written.
@@ -133,6 +140,10 @@ class Connection:
             and not (self._waiting or self._out)
             and not self._server.is_stopping
         )
+
+    def close_when_sent(self) -> None:
+        """Read no more, and close once the request under way is answered."""
+        self._closes = True
 
     def close(self) -> None:
         """Close, drop what is unsent, tell the node. Harmless if closed."""
@@ -216,17 +227,17 @@ class Connection:
         held_bytes, is_cut_short = 0, False
         while end - position >= 4:
             (size,) = _SIZE.unpack_from(view, position)
-            if not 0 < size <= server.request_bytes_max:
+            if not 0 < size <= self.frame_bytes_max:
                 log.warning(
-                    "closing: a frame claims %d bytes, allowed are 1 to %d (socket.request.max.bytes)",
-                    size, server.request_bytes_max, extra={"peer": self.peer_host},
+                    "closing: a frame claims %d bytes, allowed are 1 to %d (%s)",
+                    size, self.frame_bytes_max, server.size_setting(self), extra={"peer": self.peer_host},
                 )  # fmt: skip
                 self.close()
                 return
             frame_end = position + 4 + size
             if frame_end > end:
                 break
-            if self._waiting or server.is_stopping:
+            if self._waiting or self._closes or server.is_stopping:
                 break
             if position > start and (
                 len(self._out) > UNSENT_PARTS_MAX
@@ -330,6 +341,9 @@ class Connection:
         if not takes_more:
             self._watch(WRITE | HANGUP)
             return
+        if self._closes and not self._waiting:
+            self.close()
+            return
         self._watch(READ | HANGUP if not self._waiting else HANGUP)
         if self._backlog:
             self._go_on()
@@ -389,6 +403,12 @@ class Server:
         self.loop.watch(sock.fileno(), READ, self._acceptor(sock, name))
         bound: tuple[str, int] = sock.getsockname()[:2]
         return bound
+
+    def size_setting(self, connection: Connection) -> str:
+        """Name the setting that bounds a connection's requests now."""
+        if connection.frame_bytes_max == self.request_bytes_max:
+            return "socket.request.max.bytes"
+        return "sasl.server.max.receive.size, before a login is done"
 
     @property
     def connection_count(self) -> int:

@@ -17,6 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.broker.outcomes import CloseLink
+from barnabas.model.principal import ANONYMOUS
 from barnabas.ports import FileSlice
 from barnabas.sim.violation import Violation
 from barnabas.sim.world import MS, SECOND
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from barnabas.broker.repeats import Repeats
     from barnabas.sim.machine import Machine
     from barnabas.sim.world import Life, Scheduler
+
+#: No simulated client sends more in one request.
+FRAME_BYTES_MAX = 100 * 1024 * 1024
 
 
 class Peer(Protocol):
@@ -227,6 +231,10 @@ class SimLink:
         self.local_host = machine.host
         self.peer_host = peer_host
         self.lanes: Repeats | None = None
+        self.principal = ANONYMOUS
+        self.authenticator: Any = None
+        self.frame_bytes_max = FRAME_BYTES_MAX
+        self._closes = False
         self.life = machine.life
         self.connection: Connection | None = None
         self._machine = machine
@@ -253,7 +261,7 @@ class SimLink:
 
     def _go_on(self) -> None:
         """Handle all that came, up to a request that waits; nothing while a reply is unsent."""
-        if self._out:
+        if self._out or self._closes:
             return
         while self._backlog and self._is_open and not self._waiting:
             if not self._take_repeated():
@@ -344,7 +352,13 @@ class SimLink:
                 )
             assert self.connection is not None
             self.connection.carry_reply(frame[4:])
+        if self._closes and not self._waiting:
+            self.close()
         self._go_on()
+
+    def close_when_sent(self) -> None:
+        """End the connection once the request under way is answered."""
+        self._closes = True
 
     def close(self) -> None:
         """End the connection from the node's side."""
