@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SPARK_STAMP := $(VENV)/.installed-spark
 ARGS ?=
 
 # COMPILED=1: what `make compiled` made takes the place of the source, in all that is run.
@@ -26,12 +27,18 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m compileall -q src/barnabas
 	@touch $@
 
+# Spark is 900 MB: only what runs it brings it in.
+$(SPARK_STAMP): requirements-spark.lock $(STAMP)
+	@echo "installing Spark into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-spark.lock
+	@touch $@
+
 up: $(STAMP) ## Start a broker on 127.0.0.1:9092 (ARGS="--listen ... --data-dir ...")
 	@exec $(BIN)/barnabas up $(ARGS)
 
-test: $(STAMP) check ## Run everything that CI runs
+test: $(STAMP) $(SPARK_STAMP) check ## Run everything that CI runs
 	@sh tools/fetch-peers
-	$(BIN)/pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
 
 check: $(STAMP) ## Formatting, lint, types, import contracts
 	$(BIN)/ruff format --check .
@@ -48,14 +55,14 @@ sim: $(STAMP) ## Simulate: SEED=123 replays one, SEEDS=0:1000 runs a range
 fuzz: $(STAMP) ## Fuzz every API and version for SECONDS=600
 	$(BIN)/python tools/fuzz.py --seconds $(or $(SECONDS),600) $(ARGS)
 
-compat: $(STAMP) ## Real clients against a real broker
+compat: $(STAMP) $(SPARK_STAMP) ## Real clients against a real broker
 	@sh tools/fetch-peers
 	$(BIN)/pytest tests/compat $(ARGS)
 
 chaos: $(STAMP) ## kill -9, full disks, hostile clients, broken clusters: CHAOS_ROUNDS=20, CHAOS_SEED=N again
 	CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),20) $(BIN)/pytest tests/chaos -o log_cli=true -o log_cli_level=WARNING $(ARGS)
 
-bench: $(STAMP) ## Against Apache Kafka, 10 minutes: FULL=1, ONLY=w4,w3, PROFILE=1
+bench: $(STAMP) $(SPARK_STAMP) ## Against Apache Kafka, 10 minutes: FULL=1, ONLY=w4,w3, PROFILE=1
 	$(BIN)/python -m bench $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) $(if $(PROFILE),--profile) $(ARGS)
 
 compiled: $(STAMP) ## Compile the busiest modules; COMPILED=1 then runs them: make up, unit, test, bench
@@ -66,11 +73,14 @@ generate: $(STAMP) ## Write the generated code and documentation again
 	$(BIN)/python tools/generate_config_docs.py
 	$(BIN)/python tools/generate_protocol_docs.py
 
-lock: ## Resolve the dependencies again and write requirements.lock
+COMPILE := $(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras --allow-unsafe \
+  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header
+
+lock: ## Resolve the dependencies again and write both locks
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet pip-tools
-	$(BIN)/pip-compile --quiet --upgrade --all-extras --generate-hashes --strip-extras --allow-unsafe \
-	  --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-header -o requirements.lock pyproject.toml
+	$(COMPILE) $(foreach each,cli cluster security test dev,--extra $(each)) -o requirements.lock pyproject.toml
+	$(COMPILE) --extra spark --extra pipelines -c requirements.lock -o requirements-spark.lock pyproject.toml
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
