@@ -59,7 +59,7 @@ def join(group_bootstrap, group):
 
         def make(topic, protocol="classic", **settings):
             member = Member([topic], member_settings(group_bootstrap, group, protocol, **settings))
-            members.callback(member.close)
+            members.callback(member.drop)
             return member
 
         yield make

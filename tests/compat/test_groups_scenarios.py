@@ -40,7 +40,7 @@ def group(topic_name):
 
 @pytest.fixture
 def join(group_bootstrap, protocol, group):
-    """Makes members, and closes those the test has left."""
+    """Makes members, and drops those the test has left."""
     made = []
 
     def make(topic, group=group, kind=Member, bootstrap=group_bootstrap, plan=(), **settings):
@@ -51,7 +51,7 @@ def join(group_bootstrap, protocol, group):
 
     yield make
     for member in made:
-        member.close()
+        member.drop()
 
 
 def numbers(count, first=0):
