@@ -38,7 +38,7 @@ up: $(STAMP) ## Start a broker on 127.0.0.1:9092 (ARGS="--listen ... --data-dir 
 
 test: $(STAMP) $(SPARK_STAMP) check ## Run everything that CI runs
 	@sh tools/fetch-peers
-	$(BIN)/pytest -n 4 --dist loadfile $(ARGS)
+	$(BIN)/pytest -n 4 --dist loadfile --max-worker-restart 0 $(ARGS)
 
 check: $(STAMP) ## Formatting, lint, types, import contracts
 	$(BIN)/ruff format --check .
