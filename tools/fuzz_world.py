@@ -36,6 +36,10 @@ class FuzzClock:
         """Return the time since the start."""
         return self.elapsed_ms
 
+    def monotonic_ns(self) -> int:
+        """Return the same in nanoseconds."""
+        return self.elapsed_ms * 1_000_000
+
 
 class FuzzRng:
     """Random bytes from the seed."""
@@ -206,6 +210,9 @@ class FuzzLink:
         self.answers: list[bytes] = []
         self.is_open = True
         self.lanes: Any = None
+
+    def mute(self, _delay_ms: int) -> None:
+        """Go on at once: requests come one by one here."""
 
     def reply_repeated(self, answers: bytes) -> None:
         """Take the answers to requests that went a lane."""

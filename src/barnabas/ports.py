@@ -26,6 +26,9 @@ class Clock(Protocol):
     def monotonic_ms(self) -> int:
         """Milliseconds since some start, for deadlines. Never goes back."""
 
+    def monotonic_ns(self) -> int:
+        """Nanoseconds of the same clock: what work takes."""
+
 
 class Rng(Protocol):
     """Random bytes: ids that must not repeat."""
@@ -346,6 +349,9 @@ class Link(Protocol):
 
         The parts are bytes-like objects and FileSlices, sent in order. Harmless on a closed link.
         """
+
+    def mute(self, delay_ms: int) -> None:
+        """Take no more requests for a while, once the one at hand is answered: its client has used up a quota."""
 
     def reply_repeated(self, answers: bytes) -> None:
         """Answer requests that went a lane, one or several, in order. Harmless on a closed link."""

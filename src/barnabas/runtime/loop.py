@@ -47,6 +47,10 @@ class SystemClock:
         """Milliseconds since some start."""
         return time.monotonic_ns() // 1_000_000
 
+    def monotonic_ns(self) -> int:
+        """Nanoseconds since the same start."""
+        return time.monotonic_ns()
+
 
 class SystemRng:
     """The machine's source of random bytes."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.node import Node
     from barnabas.broker.repeats import Repeats
+    from barnabas.ports import Timer
     from barnabas.runtime.loop import Loop
 
 #: One for all connections: frames that came whole are handled where they lie.
@@ -65,7 +66,7 @@ class Connection:
     """One client. It is the node's Link."""
 
     __slots__ = (
-        "_backlog", "_closes", "_events", "_fd", "_filled", "_frame", "_out", "_postponed", "_server",
+        "_backlog", "_closes", "_events", "_fd", "_filled", "_frame", "_muted", "_out", "_postponed", "_server",
         "_sock", "_staged", "_waiting", "authenticator", "frame_bytes_max",
         "is_open", "lanes", "last_used_ms", "listener", "local_host", "local_port", "peer_host",
         "principal",
@@ -88,7 +89,9 @@ class Connection:
         #: No more is read, and it closes once everything is sent.
         self._closes = False
         self._events = READ | HANGUP
+        #: No request is taken: one is under way, or the client is throttled.
         self._waiting = False
+        self._muted: Timer | None = None
         #: Requests went a lane, and their replies come when what is staged is written.
         self._staged = False
         #: Requests lie in the backlog that are to be handled in the next turn.
@@ -117,15 +120,28 @@ class Connection:
         assert self._waiting or not self.is_open, "a reply without a request that waits for it"
         if not self.is_open:
             return
-        self._waiting = False
+        self._waiting = self._muted is not None
         self.last_used_ms = self._server.loop.clock.monotonic_ms()
         self._out.extend(buffers)
+        self._server.dirty.append(self)
+
+    def mute(self, delay_ms: int) -> None:
+        """Answer the request at hand, then take none for a while."""
+        if self.is_open and self._muted is None:
+            loop = self._server.loop
+            self._waiting = True
+            self._muted = loop.call_at(loop.clock.monotonic_ms() + delay_ms, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._waiting = False
         self._server.dirty.append(self)
 
     @property
     def has_work(self) -> bool:
         """Tell whether a request waits or a reply is unsent."""
-        return self._waiting or self._staged or bool(self._out)
+        is_under_way = self._waiting and self._muted is None
+        return is_under_way or self._staged or bool(self._out)
 
     @property
     def is_waiting(self) -> bool:
@@ -150,6 +166,8 @@ class Connection:
         if not self.is_open:
             return
         self.is_open = False
+        if self._muted is not None:
+            self._muted.cancel()
         self._server.forget(self, self._fd)
         self._sock.close()
         self._out.clear()

@@ -241,6 +241,7 @@ class SimLink:
         self._network = network
         self._is_open = True
         self._waiting = False
+        self._is_muted = False
         self._backlog: deque[bytes] = deque()
         self._out: list[Any] = []
         self._is_slow = False
@@ -249,7 +250,7 @@ class SimLink:
     @property
     def has_work(self) -> bool:
         """Tell whether a request waits or a reply is unsent."""
-        return self._waiting or bool(self._out)
+        return (self._waiting and not self._is_muted) or bool(self._out)
 
     def deliver(self, frame: bytes) -> None:
         """Take a request from the network."""
@@ -311,10 +312,20 @@ class SimLink:
         if not self._is_open or self.life.is_over:
             return
         assert self._waiting, "a reply without a request that waits for it"
-        self._waiting = False
+        self._waiting = self._is_muted
         self._queue(buffers)
         if not buffers:
             self._machine.dirty.append(self)
+
+    def mute(self, delay_ms: int) -> None:
+        """Answer the request at hand, then take none for a while."""
+        self._waiting = self._is_muted = True
+        self._network.scheduler.after(delay_ms * MS, "throttled", self._unmute)
+
+    def _unmute(self) -> None:
+        self._waiting = self._is_muted = False
+        if self._is_open and not self.life.is_over:
+            self._machine.enter(self._go_on)
 
     def _queue(self, parts: list[Any]) -> None:
         if parts:

@@ -113,6 +113,10 @@ class SimClock:
         """Milliseconds since the run started."""
         return self._scheduler.now_us // MS
 
+    def monotonic_ns(self) -> int:
+        """Nanoseconds since the run started."""
+        return self._scheduler.now_us * 1000
+
 
 class SimRng:
     """Ids that do not repeat within a run, the same in every run of a seed."""
