@@ -12,6 +12,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast
 
+from barnabas.model.config.listener_settings import names_of
 from barnabas.model.config.listeners import (
     Listener,
     parse_advertised,
@@ -19,9 +20,13 @@ from barnabas.model.config.listeners import (
     parse_protocol_map,
 )
 from barnabas.model.config.log_config import LogConfig, build_log_config
-from barnabas.model.config.not_applicable import NOT_APPLICABLE
 from barnabas.model.config.rules import check_rules
-from barnabas.model.config.tables import BROKER_SETTINGS, broker_setting, topic_setting
+from barnabas.model.config.tables import (
+    BROKER_SETTINGS,
+    broker_setting,
+    is_without_effect,
+    topic_setting,
+)
 from barnabas.model.config.topic_table import TOPIC_SETTINGS, TOPIC_SYNONYMS
 from barnabas.model.config.types import Value, parse, render
 from barnabas.model.ids import BrokerId
@@ -81,6 +86,13 @@ class BrokerConfig:
         """Give the value in force. A name that is in no table is an error of the caller."""
         return self._values[name]
 
+    def of_listener(self, name: str, listener: str, mechanism: str | None = None) -> Value:
+        """Give the value that is in force for a listener, and for a login mechanism of it."""
+        for one in names_of(name, listener, mechanism):
+            if one in self._values:
+                return self._values[one]
+        raise AssertionError(f"no setting {name}")
+
     def get_int(self, name: str) -> int:
         """Give a whole number that is always set."""
         value = self._values[name]
@@ -135,7 +147,11 @@ class BrokerConfig:
     def inter_broker_listener(self) -> str:
         """The name of the listener that brokers use among themselves."""
         name = self.get("inter.broker.listener.name")
-        return self.listeners[0].name if name is None else str(name)
+        if name is None:
+            protocol = self.get_str("security.inter.broker.protocol")
+            names = [listener.name for listener in self.listeners]
+            return protocol if protocol in names else names[0]
+        return str(name).upper()
 
     def _read_listeners(self) -> tuple[Listener, ...]:
         protocols = parse_protocol_map(self.get_str("listener.security.protocol.map"))
@@ -159,7 +175,7 @@ class BrokerConfig:
 
 def _with_one_id(static: Mapping[str, str]) -> dict[str, str]:
     """Drop what means nothing here, and let node.id and broker.id speak for each other."""
-    texts = {name: text for name, text in static.items() if name not in NOT_APPLICABLE}
+    texts = {name: text for name, text in static.items() if is_without_effect(name) is None}
     for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
         if name in texts:
             texts.setdefault(other, texts[name])
@@ -170,8 +186,9 @@ def _warnings(static: Mapping[str, str]) -> tuple[str, ...]:
     """Say which settings of the configuration file have no effect, and why."""
     found = []
     for name in static:
-        if name in NOT_APPLICABLE:
-            found.append(f"{name} has no effect: {NOT_APPLICABLE[name]}")
+        reason = is_without_effect(name)
+        if reason is not None:
+            found.append(f"{name} has no effect: {reason}")
         elif name in BROKER_SETTINGS and (feature := BROKER_SETTINGS[name].feature):
             found.append(f"{name} has no effect yet: it belongs to {feature.value}")
     return tuple(found)

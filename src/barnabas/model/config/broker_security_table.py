@@ -52,14 +52,12 @@ SECURITY_SETTINGS: Final = settings(
         "How long a failed login is held before its connection closes.",
         allowed=at_least(0),
         importance=Importance.LOW,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "connections.max.reauth.ms",
         Kind.LONG,
         0,
         "After how long a connection must log in again; 0 is never.",
-        feature=Feature.SECURITY,
     ),
     Setting(
         "sasl.enabled.mechanisms",
@@ -67,7 +65,6 @@ SECURITY_SETTINGS: Final = settings(
         ("GSSAPI",),
         "The login mechanisms the broker offers.",
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "sasl.jaas.config",
@@ -75,7 +72,6 @@ SECURITY_SETTINGS: Final = settings(
         None,
         "The login module and its options, as Kafka writes them.",
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "sasl.mechanism.inter.broker.protocol",
@@ -83,14 +79,75 @@ SECURITY_SETTINGS: Final = settings(
         "GSSAPI",
         "The login mechanism brokers use among themselves.",
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "sasl.server.max.receive.size",
         Kind.INT,
         524_288,
         "The largest message that is read before a login is done.",
-        feature=Feature.SECURITY,
+    ),
+    Setting(
+        "sasl.oauthbearer.jwks.endpoint.url",
+        Kind.STRING,
+        None,
+        "Where the public keys are that tokens are signed with: https://, or file:// to a key set (JWKS) on this machine. "
+        "It must be among the allowed ones (org.apache.kafka.sasl.oauthbearer.allowed.urls).",
+    ),
+    Setting(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        Kind.LONG,
+        3_600_000,
+        "How often the keys are read again.",
+        importance=Importance.LOW,
+    ),
+    Setting(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        Kind.LONG,
+        100,
+        "How soon to try again when the keys could not be read, at first.",
+        importance=Importance.LOW,
+    ),
+    Setting(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        Kind.LONG,
+        10_000,
+        "How soon to try again, at most.",
+        importance=Importance.LOW,
+    ),
+    Setting(
+        "sasl.oauthbearer.expected.audience",
+        Kind.LIST,
+        (),
+        "For whom a token must be; one of these. Tokens are not taken without it.",
+        importance=Importance.LOW,
+    ),
+    Setting(
+        "sasl.oauthbearer.expected.issuer",
+        Kind.STRING,
+        None,
+        "Who must have issued a token. Tokens are not taken without it.",
+        importance=Importance.LOW,
+    ),
+    Setting(
+        "sasl.oauthbearer.clock.skew.seconds",
+        Kind.INT,
+        30,
+        "By how much the clocks of whoever issues tokens and of this broker may differ.",
+        importance=Importance.LOW,
+    ),
+    Setting(
+        "sasl.oauthbearer.sub.claim.name",
+        Kind.STRING,
+        "sub",
+        "Where the user's name stands in a token.",
+        importance=Importance.LOW,
+    ),
+    Setting(
+        "org.apache.kafka.sasl.oauthbearer.allowed.urls",
+        Kind.LIST,
+        (),
+        "The addresses from which keys may be read: whoever may change settings cannot make the broker read others.",
+        importance=Importance.LOW,
     ),
     Setting(
         "ssl.cipher.suites",
@@ -98,7 +155,6 @@ SECURITY_SETTINGS: Final = settings(
         (),
         "The ciphers that may be used; empty leaves it to the library.",
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "ssl.client.auth",
@@ -107,7 +163,6 @@ SECURITY_SETTINGS: Final = settings(
         "Whether clients must show a certificate: required, requested or none.",
         allowed=one_of("required", "requested", "none"),
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "ssl.enabled.protocols",
@@ -118,7 +173,6 @@ SECURITY_SETTINGS: Final = settings(
         ),
         "The versions of TLS that may be used.",
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "ssl.endpoint.identification.algorithm",
@@ -127,7 +181,6 @@ SECURITY_SETTINGS: Final = settings(
         "How a server's name is checked against its certificate; empty does not check.",
         importance=Importance.LOW,
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "ssl.key.password",
@@ -135,7 +188,6 @@ SECURITY_SETTINGS: Final = settings(
         None,
         "The password of the private key.",
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "ssl.keystore.certificate.chain",
@@ -143,7 +195,6 @@ SECURITY_SETTINGS: Final = settings(
         None,
         "The broker's certificates, as PEM.",
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "ssl.keystore.key",
@@ -151,7 +202,6 @@ SECURITY_SETTINGS: Final = settings(
         None,
         "The broker's private key, as PEM.",
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "ssl.keystore.location",
@@ -159,7 +209,6 @@ SECURITY_SETTINGS: Final = settings(
         None,
         "The file with the broker's key and certificates.",
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "ssl.keystore.password",
@@ -167,7 +216,6 @@ SECURITY_SETTINGS: Final = settings(
         None,
         "The password of that file.",
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "ssl.keystore.type",
@@ -175,7 +223,6 @@ SECURITY_SETTINGS: Final = settings(
         "JKS",
         "The format of that file.",
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "ssl.principal.mapping.rules",
@@ -183,7 +230,6 @@ SECURITY_SETTINGS: Final = settings(
         "DEFAULT",
         "How the name in a certificate becomes a user's name.",
         importance=Importance.LOW,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "ssl.protocol",
@@ -191,7 +237,6 @@ SECURITY_SETTINGS: Final = settings(
         "TLSv1.3",
         "The version of TLS the broker prefers.",
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "ssl.truststore.certificates",
@@ -199,7 +244,6 @@ SECURITY_SETTINGS: Final = settings(
         None,
         "The certificates the broker trusts, as PEM.",
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "ssl.truststore.location",
@@ -207,7 +251,6 @@ SECURITY_SETTINGS: Final = settings(
         None,
         "The file with the certificates the broker trusts.",
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "ssl.truststore.password",
@@ -215,7 +258,6 @@ SECURITY_SETTINGS: Final = settings(
         None,
         "The password of that file.",
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "ssl.truststore.type",
@@ -223,6 +265,43 @@ SECURITY_SETTINGS: Final = settings(
         "JKS",
         "The format of that file.",
         update=Update.PER_BROKER,
-        feature=Feature.SECURITY,
+    ),
+    Setting(
+        "zookeeper.digest.credentials",
+        Kind.PASSWORD,
+        None,
+        "USER:PASSWORD with which the broker makes itself known to ZooKeeper (its digest scheme).",
+    ),
+    Setting(
+        "zookeeper.set.acl",
+        Kind.BOOLEAN,
+        False,
+        "Whether what the broker writes in ZooKeeper may be changed only by who has zookeeper.digest.credentials, "
+        "and credentials of users read only by them.",
+        importance=Importance.HIGH,
+    ),
+    Setting(
+        "zookeeper.ssl.client.enable",
+        Kind.BOOLEAN,
+        False,
+        "Whether the broker speaks TLS with ZooKeeper.",
+    ),
+    Setting(
+        "zookeeper.ssl.keystore.location",
+        Kind.STRING,
+        None,
+        "The file with the key and certificates that ZooKeeper is shown, as PEM.",
+    ),
+    Setting(
+        "zookeeper.ssl.keystore.password",
+        Kind.PASSWORD,
+        None,
+        "The password of the private key in that file.",
+    ),
+    Setting(
+        "zookeeper.ssl.truststore.location",
+        Kind.STRING,
+        None,
+        "The file with the certificates by which ZooKeeper is known, as PEM.",
     ),
 )

@@ -11,7 +11,13 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.model.config.tables import BROKER_SETTINGS, broker_synonyms, topic_setting
+from barnabas.model.config.listener_settings import PREFIX
+from barnabas.model.config.tables import (
+    BROKER_SETTINGS,
+    broker_setting,
+    broker_synonyms,
+    topic_setting,
+)
 from barnabas.model.config.topic_table import TOPIC_SETTINGS, TOPIC_SYNONYMS
 from barnabas.model.config.types import Kind, Update, parse, render
 
@@ -74,11 +80,18 @@ def describe_broker(
     broker: BrokerConfig, names: Collection[str] | None = None
 ) -> list[ConfigEntry]:
     """Describe this broker; no names, or None, means all."""
+    own = {name: broker_setting(name) for name in _of_listeners(broker)}
     return [
         _broker_entry(broker, setting, broker_layers(broker, name))
-        for name, setting in sorted(BROKER_SETTINGS.items())
+        for name, setting in sorted({**BROKER_SETTINGS, **own}.items())
         if (not names or name in names) and (not setting.internal or name in broker.static)
     ]
+
+
+def _of_listeners(broker: BrokerConfig) -> list[str]:
+    """List the settings that single listeners have for themselves."""
+    layers = (broker.static, broker.dynamic_default, broker.dynamic)
+    return [name for layer in layers for name in layer if name.startswith(PREFIX)]
 
 
 def describe_dynamic_default(
@@ -89,7 +102,7 @@ def describe_dynamic_default(
     for name, text in sorted(broker.dynamic_default.items()):
         if names and name not in names:
             continue
-        setting = BROKER_SETTINGS[name]
+        setting = broker_setting(name)
         synonym = _synonym(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
         entries.append(_entry(setting, synonym.value, _read_only(setting), (synonym,)))
     return entries
@@ -158,7 +171,7 @@ def broker_layers(broker: BrokerConfig, name: str) -> tuple[ConfigSynonym, ...]:
             synonym, render(BROKER_SETTINGS[synonym].default), ConfigSource.DEFAULT_CONFIG
         )
         for synonym in names
-        if BROKER_SETTINGS[synonym].default is not None
+        if synonym in BROKER_SETTINGS and BROKER_SETTINGS[synonym].default is not None
     ]
     while found and found[0].name != name:
         del found[0]
@@ -166,6 +179,6 @@ def broker_layers(broker: BrokerConfig, name: str) -> tuple[ConfigSynonym, ...]:
 
 
 def _synonym(name: str, text: str, source: ConfigSource) -> ConfigSynonym:
-    setting = BROKER_SETTINGS[name]
+    setting = broker_setting(name)
     value = None if setting.sensitive else render(parse(setting, text))
     return ConfigSynonym(name, value, source)

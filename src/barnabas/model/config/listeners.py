@@ -3,7 +3,7 @@
 Job: turn the text of these settings into checked addresses.
 Must not know: sockets, name resolution.
 Invariants: names are in capitals and each is used once; no two listeners share a port, but for one
-IPv4 and one IPv6 address; every listener has a protocol that this broker speaks.
+IPv4 and one IPv6 address; every listener has a security protocol.
 """
 
 from __future__ import annotations
@@ -34,6 +34,16 @@ class Listener(NamedTuple):
     protocol: str
     host: str
     port: int
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Tell whether clients speak TLS there."""
+        return self.protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def wants_login(self) -> bool:
+        """Tell whether clients log in there, by SASL."""
+        return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
     def __str__(self) -> str:
         """Give the form of the settings."""

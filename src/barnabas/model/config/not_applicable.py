@@ -170,7 +170,7 @@ _NAMES_BY_REASON: Final = {
         "sasl.kerberos.ticket.renew.jitter",
         "sasl.kerberos.ticket.renew.window.factor",
     ),
-    "logins by OAuth are not supported": (
+    "a broker checks tokens and asks for none": (
         "sasl.login.connect.timeout.ms",
         "sasl.login.read.timeout.ms",
         "sasl.login.refresh.buffer.seconds",
@@ -192,18 +192,10 @@ _NAMES_BY_REASON: Final = {
         "sasl.oauthbearer.assertion.template.file",
         "sasl.oauthbearer.client.credentials.client.id",
         "sasl.oauthbearer.client.credentials.client.secret",
-        "sasl.oauthbearer.clock.skew.seconds",
-        "sasl.oauthbearer.expected.audience",
-        "sasl.oauthbearer.expected.issuer",
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-        "sasl.oauthbearer.jwks.endpoint.url",
         "sasl.oauthbearer.jwt.retriever.class",
         "sasl.oauthbearer.jwt.validator.class",
         "sasl.oauthbearer.scope",
         "sasl.oauthbearer.scope.claim.name",
-        "sasl.oauthbearer.sub.claim.name",
         "sasl.oauthbearer.token.endpoint.url",
     ),
     "delegation tokens are not supported": (
@@ -225,7 +217,7 @@ _NAMES_BY_REASON: Final = {
         "socket.connection.setup.timeout.max.ms",
         "socket.connection.setup.timeout.ms",
     ),
-    "a changed certificate is read at the next start": (
+    "a changed certificate is taken as it is": (
         "ssl.allow.dn.changes",
         "ssl.allow.san.changes",
     ),
@@ -242,7 +234,6 @@ _NAMES_BY_REASON: Final = {
         "password.encoder.secret",
         "reserved.broker.max.id",
         "zookeeper.max.in.flight.requests",
-        "zookeeper.set.acl",
     ),
 }
 

@@ -8,6 +8,7 @@ Invariants: a name is in one area only.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,7 @@ from barnabas.model.config.broker_group_table import GROUP_SETTINGS
 from barnabas.model.config.broker_log_table import LOG_SETTINGS
 from barnabas.model.config.broker_security_table import SECURITY_SETTINGS
 from barnabas.model.config.broker_server_table import SERVER_SETTINGS
+from barnabas.model.config.listener_settings import split_name
 from barnabas.model.config.not_applicable import NOT_APPLICABLE
 from barnabas.model.config.topic_table import TOPIC_SETTINGS
 from barnabas.model.config.types import ConfigProblem
@@ -88,7 +90,25 @@ def broker_setting(name: str) -> Setting:
     if setting is None:
         if name in NOT_APPLICABLE:
             raise ConfigProblem(name, f"{name} means nothing here: {NOT_APPLICABLE[name]}")
-        if name.startswith("listener.name."):
-            raise ConfigProblem(name, f"{name}: one listener cannot have settings of its own yet")
-        raise unknown_name(name)
+        setting = _setting_of_a_listener(name)
     return setting
+
+
+def _setting_of_a_listener(name: str) -> Setting:
+    found = split_name(name)
+    if found is None:
+        raise unknown_name(name)
+    base = BROKER_SETTINGS.get(found.base)
+    if base is None:
+        if found.base in NOT_APPLICABLE:
+            raise ConfigProblem(name, f"{name} means nothing here: {NOT_APPLICABLE[found.base]}")
+        raise unknown_name(
+            name, [f"{name.removesuffix(found.base)}{one}" for one in BROKER_SETTINGS]
+        )
+    return replace(base, name=name)
+
+
+def is_without_effect(name: str) -> str | None:
+    """Say why a setting of Kafka's means nothing here, also where it is one listener's; None if it does."""
+    found = split_name(name)
+    return NOT_APPLICABLE.get(name if found is None else found.base)

@@ -1,5 +1,7 @@
 """Looking names up."""
 
+from dataclasses import replace
+
 import pytest
 
 from barnabas.model.config import (
@@ -55,9 +57,24 @@ def test_a_setting_that_means_nothing_here_says_why():
     assert all(reason for reason in NOT_APPLICABLE.values())
 
 
-def test_settings_of_one_listener_are_refused():
-    with pytest.raises(ConfigProblem, match="one listener cannot have settings of its own"):
-        broker_setting("listener.name.internal.ssl.keystore.location")
+def test_settings_of_one_listener_are_those_of_all():
+    one = broker_setting("listener.name.my.own.ssl.keystore.location")
+    assert one == replace(BROKER_SETTINGS["ssl.keystore.location"], name=one.name)
+    assert broker_setting("listener.name.x.plain.sasl.jaas.config").sensitive
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("listener.name.x.ssl.keystor.location", "listener.name.x.ssl.keystore.location?"),
+        ("listener.name.x.log.dirs", "no setting named"),
+        ("listener.name.x.sasl.login.class", "no Java here"),
+    ],
+)
+def test_settings_that_a_listener_cannot_have(name, part):
+    with pytest.raises(ConfigProblem) as caught:
+        broker_setting(name)
+    assert part in caught.value.message
 
 
 def test_units_of_one_setting_come_finest_first():
