@@ -18,6 +18,8 @@ from barnabas.core.sasl.mechanism import SCRAM_SHA_256, SCRAM_SHA_512
 
 #: The hash of each mechanism.
 HASHES: Final = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
+#: The mechanisms' numbers in requests.
+MECHANISM_NUMBERS: Final = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
 ITERATIONS_MIN: Final = 4096
 #: As Kafka's.
 ITERATIONS_MAX: Final = 16_384
