@@ -8,6 +8,7 @@ from barnabas.wire import frame
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
+    from barnabas.broker.quotas import Bill
     from barnabas.ports import Link
 
 
@@ -15,7 +16,7 @@ class Call:
     """What a handler gets: the decoded request, who sent it, and the node it came to."""
 
     __slots__ = (
-        "api_key", "client_id", "correlation_id", "frame", "link", "node", "request", "version",
+        "api_key", "bill", "client_id", "correlation_id", "frame", "link", "node", "request", "version",
     )  # fmt: skip
 
     def __init__(self, node: Node, link: Link, head: frame.RequestHead, body: memoryview) -> None:
@@ -29,6 +30,8 @@ class Call:
         self.correlation_id = head.correlation_id
         self.client_id = head.client_id
         self.request: Any = None
+        #: What it costs its sender; None if there is no quota.
+        self.bill: Bill | None = None
 
     def encode(self, response: Any) -> list[Any]:  # noqa: ANN401
         """Encode a response of this call's API and version, framed."""

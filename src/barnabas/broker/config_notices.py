@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from barnabas.broker import cluster_znodes, config_changes, znodes
+from barnabas.broker import cluster_znodes, config_changes, entity_config, quota_store
 from barnabas.broker.tasks import drive
 
 if TYPE_CHECKING:
@@ -82,10 +82,13 @@ class ConfigNotices:
         node = self._node
         kind, _, name = entity.partition("/")
         found = yield partial(node.world.coordination.read, f"/config/{entity}")
-        texts = {} if found is None else znodes.read_config(found)
+        texts = entity_config.read(found)
         if kind == "topics":
             config_changes.on_topic_changed(node, name, texts)
         elif kind == "brokers":
             config_changes.on_broker_changed(node, name, texts)
         elif kind == "groups":
             node.coordinators.group_settings.put(unquote(name), texts)
+        whose = quota_store.entity_at(entity)
+        if whose is not None:
+            node.quotas.put(whose, quota_store.limits_of(whose, texts))

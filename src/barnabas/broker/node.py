@@ -26,6 +26,7 @@ from barnabas.broker.outcomes import NO_REPLY, CloseLink
 from barnabas.broker.placement import Placement
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.quiet import Quiet, place_of
+from barnabas.broker.quotas import Quotas
 from barnabas.broker.repairs import Repairs
 from barnabas.broker.repeats import Staging
 from barnabas.broker.replicas import Replicas
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from barnabas.broker.controller import Office
     from barnabas.broker.dispatch import Api
     from barnabas.broker.members import Members
+    from barnabas.broker.quotas import Bill
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Done, Task
     from barnabas.core.waiting import Waiter
@@ -65,7 +67,7 @@ DECODED_AT_ONCE: Final = 128 * 1024
 class Node:
     """A broker that hosts replicas and answers requests."""
 
-    def __init__(self, config: BrokerConfig, world: World) -> None:
+    def __init__(self, config: BrokerConfig, world: World) -> None:  # noqa: PLR0915  (one line for each part)
         """Build the parts; `start` must run before requests come."""
         self.config = config
         self.world = world
@@ -87,6 +89,8 @@ class Node:
         self.staging = Staging(
             world.clock, self.metrics, config.get_int("socket.request.max.bytes")
         )
+        #: How much clients may do.
+        self.quotas = Quotas(self)
         self.directories: list[LogDirectory] = []
         #: Which directory holds a partition's folder.
         self.placement = Placement()
@@ -170,10 +174,14 @@ class Node:
             return self._on_unsupported(link, head, frame)
         if len(frame) > DECODED_AT_ONCE and api.is_long(frame, head.api_version, head.body_pos):
             call = Call(self, link, head, memoryview(bytearray(frame)))
+            if self.quotas.is_on:
+                self.quotas.begin(call)
             return self._drive(api, call, self._handle_long(api, call, head.body_pos))
         # Handlers that run to their end here read the frame where it lies; others get a copy.
         body = frame if api.in_place else memoryview(bytes(frame))
         call = Call(self, link, head, body)
+        if self.quotas.is_on:
+            self.quotas.begin(call)
         call.request = api.decode(body, head.api_version, head.body_pos)
         self.metrics.requests[head.api_key] += 1
         return self._run(api, call, api.handle)
@@ -206,6 +214,8 @@ class Node:
         call = waiter.owner.call
         if self.waiters.pop(call.link, None) is not waiter:
             return  # its link has gone
+        if call.bill is not None:
+            call.bill.go_on()
         try:
             parts = self._run(self._apis[call.api_key], call, waiter.owner.go_on)
         except CloseLink:
@@ -289,6 +299,8 @@ class Node:
         return self._apis[call.api_key].refuse(call.request, code, None)
 
     def _encode(self, api: Api, call: Call, response: Any) -> list[Any]:  # noqa: ANN401
+        if call.bill is not None:
+            self._throttle(call, call.bill, response)
         if response is NO_REPLY:
             return []
         try:
@@ -300,6 +312,13 @@ class Node:
             return call.encode(api.refuse(call.request, ErrorCode.UNKNOWN_SERVER_ERROR, None))
         except WireError as problem:
             raise CloseLink("no answer could be encoded") from problem
+
+    def _throttle(self, call: Call, bill: Bill, response: Any) -> None:  # noqa: ANN401
+        """Tell a client how long it is throttled, and read nothing from it for as long."""
+        throttle_ms = bill.settle()
+        if throttle_ms:
+            pieces.tell_throttle(response, throttle_ms)
+            call.link.mute(throttle_ms)
 
     def _run(self, api: Api, call: Call, handle: Callable[[Call], Any]) -> list[Any] | None:
         """Let a handler work; the reply's parts, or None if they come later."""
@@ -313,11 +332,15 @@ class Node:
         except Exception as problem:  # noqa: BLE001  (an edge: a request fails alone)
             response = self._refuse(api, call, problem)
         if response is None:
+            if call.bill is not None:
+                call.bill.rest()
             return None
         return self._encode(api, call, response)
 
     def _drive(self, api: Api, call: Call, task: Task[Any]) -> list[Any] | None:
         """Run a task; the reply's parts if it ended before this returns, else its link gets them."""
+        if call.bill is not None:
+            task = call.bill.measured(task)
         at_once: list[Any] | None = None
         started = False
 
@@ -355,6 +378,8 @@ class Node:
         if response is None or response is NO_REPLY or type(response) is pieces.EncodedResponse:
             return response
         # What a long request is answered is long, too.
+        if call.bill is not None:
+            pieces.tell_throttle(response, call.bill.settle())
         encode = partial(pieces.encode, response, call.version)
         return (yield partial(self.world.background.run, encode))
 

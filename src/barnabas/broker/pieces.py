@@ -106,6 +106,12 @@ def encode(response: Response, version: int) -> EncodedResponse:
     return EncodedResponse(parts)
 
 
+def tell_throttle(response: Any, throttle_ms: int) -> None:  # noqa: ANN401
+    """Say in an answer how long its client is throttled, if it has a place for it and its bytes are not there yet."""
+    if throttle_ms and hasattr(response, "throttle_time_ms"):
+        response.throttle_time_ms = throttle_ms
+
+
 class Pieces:
     """The work for one request. `finishes`: it changes something, and goes on when its client has gone."""
 
@@ -158,7 +164,14 @@ class Pieces:
         """Make the response: here if it is small, else in the background, so `build` may touch only what is its own."""
         if not self._was_paused:
             return build()
-        version = self._call.version
-        job = partial(self._call.node.world.background.run, lambda: encode(build(), version))
+        version, bill = self._call.version, self._call.bill
+        throttle_ms = 0 if bill is None else bill.settle()
+
+        def finish() -> EncodedResponse:
+            response = build()
+            tell_throttle(response, throttle_ms)
+            return encode(response, version)
+
+        job = partial(self._call.node.world.background.run, finish)
         encoded: EncodedResponse = yield job
         return encoded

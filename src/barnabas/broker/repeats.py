@@ -97,6 +97,12 @@ class Staging:
         """
         return self._lanes.setdefault(kind, {})
 
+    def close_all(self) -> None:
+        """Let everybody go the general way once: what a client may do has changed."""
+        self.write()
+        for lanes in self._lanes.values():
+            lanes.clear()
+
     def close_lanes(self, targets: list[Any]) -> None:
         """Let go of what is here no more, once what was staged is written."""
         self.write()
@@ -202,7 +208,7 @@ def open_lane(
     call: Call, end: int, is_open: Callable[[Lane], bool], make: Callable[[], Lane]
 ) -> None:
     """Let the next requests that are like this one up to `end` go a lane, a new one if that which is there is not open."""
-    if end > PREFIX_BYTES_MAX:
+    if end > PREFIX_BYTES_MAX or call.bill is not None:
         return
     repeats: Repeats | None = call.link.lanes
     if repeats is None:

@@ -18,6 +18,7 @@ from barnabas.broker import (
     folders,
     known_directories,
     log_loading,
+    quota_store,
     topic_creation,
     znodes,
 )
@@ -51,6 +52,7 @@ def start(node: Node) -> Task[None]:
     node.cluster_id = cluster_id
     node.load_dynamic_configs(znodes.read_broker_configs(tree))
     node.coordinators.group_settings.load(znodes.read_group_configs(tree))
+    node.quotas.load(quota_store.read_tree(tree))
     topics = znodes.read_topics(tree)
     ids = known_directories.read_ids(tree, node.broker_id)
     may_be_empty = not node.is_lone and not _is_relied_on(node, topics)

@@ -60,8 +60,12 @@ def handle(call: Call, taken: Partitions | None = None) -> Any:  # noqa: ANN401
     if broker_id >= 0:
         if call.node.is_lone:
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "this node has no followers")
+        call.bill = None  # replication has its own throttle
         fetch: _Fetch = _FollowerFetch(call, broker_id)
     else:
+        if call.bill is not None:
+            request.max_bytes = call.bill.limit_fetch(request.max_bytes)
+            request.min_bytes = min(request.min_bytes, request.max_bytes)
         fetch = _Fetch(call, taken)
     if call.node.replicas.waiting.is_fed and not call.node.stopping:
         fetch.hold()
@@ -296,6 +300,8 @@ class _Fetch:
         elif not (self._is_enough or self._has_waited_enough):
             self._wait()
             return None
+        if self._is_throttled():
+            return self._nothing()
         session_id, readings = yield from self._tell_many(pieces)
         answer = yield from pieces.work(
             len(readings),
@@ -357,7 +363,7 @@ class _Fetch:
         now_ms = self.call.node.world.clock.monotonic_ms()
         return not self._committed_only or now_ms >= self._deadline_ms
 
-    def _after_warming(self) -> Task[_Answer]:
+    def _after_warming(self) -> Task[_Answer | FetchResponse]:
         """Bring cold ranges into memory, then read as usual."""
         yield from self._warm()
         self._look(nowait=False)
@@ -420,14 +426,30 @@ class _Fetch:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _response(self) -> _Answer:
+    def _response(self) -> _Answer | FetchResponse:
         """Build the answer; an incremental one leaves out partitions without news."""
         session, readings = self._session, self._found.readings
+        if self._is_throttled():
+            return self._nothing()
         if session is None:
             return self._answer(NO_SESSION, readings)
         news = [reading for reading in readings if reading.has_news()]
         session.rotate(reading.wanted.key for reading in news if len(reading.records))
         return self._answer(session.id, news if self._incremental else readings)
+
+    def _is_throttled(self) -> bool:
+        """Bill what was found; tell whether the client has to come again for it."""
+        bill = self.call.bill
+        return bill is not None and bill.settle_fetch(self._found.size_bytes) > 0
+
+    def _nothing(self) -> FetchResponse:
+        """Answer a client that is throttled: as in Kafka its session stays as it was, and none is opened."""
+        if self._session is None or self._incremental:
+            return FetchResponse(
+                session_id=NO_SESSION if self._session is None else self._session.id
+            )
+        self.call.node.fetch_sessions.close(self._session.id)
+        return FetchResponse(session_id=NO_SESSION)
 
     def _answer(self, session_id: int, readings: list[Reading]) -> _Answer:
         answer = _Answer(session_id, readings, shows_aborted=self._committed_only)
@@ -486,7 +508,7 @@ class _FollowerFetch(_Fetch):
             return [onlooker, commit_key(onlooker)]
         return [onlooker]
 
-    def _response(self) -> _Answer:
+    def _response(self) -> _Answer | FetchResponse:
         self._news.put_back(self._found.unserved)
         return super()._response()
 
