@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.failure import Failure
-from barnabas.cli.plain_client import open_client
+from barnabas.cli.own_client import open_client
 from barnabas.model.errors import ErrorCode
 from barnabas.runtime.blocking_client import ClientError, Refused
 from barnabas.wire.messages.alter_partition_reassignments import (

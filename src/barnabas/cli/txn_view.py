@@ -13,7 +13,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from barnabas.cli.plain_client import open_client
+from barnabas.cli.own_client import open_client
 from barnabas.model.errors import ErrorCode
 from barnabas.runtime.blocking_client import TRANSACTION, Refused
 from barnabas.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
