@@ -17,9 +17,11 @@ from __future__ import annotations
 import logging
 import socket
 import struct
+from functools import partial
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.connection_limits import ConnectionLimits
 from barnabas.model.principal import ANONYMOUS
 from barnabas.ports import FileSlice
 from barnabas.runtime.loop import HANGUP, READ, WRITE
@@ -55,6 +57,8 @@ HOLD_READERS_NS: Final = 2_000_000
 ACCEPTS_PER_TURN: Final = 64
 #: How long to leave the backlog alone when descriptors have run out.
 ACCEPT_PAUSE_MS: Final = 100
+#: Connections of addresses above their rate that are closed later; more are closed at once.
+REFUSED_MAX: Final = 1000
 
 _GONE: Final = (ConnectionResetError, BrokenPipeError, ConnectionAbortedError, TimeoutError)
 _SIZE: Final = struct.Struct(">i")
@@ -399,7 +403,9 @@ class Server:
         self._next_turn: list[Connection] = []
         self._listeners: list[socket.socket] = []
         self._connections: dict[int, Connection] = {}
-        self._per_ip: dict[str, int] = {}
+        self._limits = ConnectionLimits(node)
+        #: Connections that were not taken, and when they are closed.
+        self._refused: dict[socket.socket, Timer] = {}
         loop.at_turn_end(self._on_turn_end)
         self._book_idle_check()
 
@@ -452,15 +458,16 @@ class Server:
         self.stop_listening()
         for connection in list(self._connections.values()):
             connection.close()
+        for sock, timer in self._refused.items():
+            timer.cancel()
+            sock.close()
+        self._refused.clear()
 
     def forget(self, connection: Connection, fd: int) -> None:
         """A connection is closing."""
         self.loop.unwatch(fd)
         del self._connections[fd]
-        host = connection.peer_host
-        self._per_ip[host] -= 1
-        if not self._per_ip[host]:
-            del self._per_ip[host]
+        self._limits.give(connection.listener, connection.peer_host)
         self.node.on_disconnect(connection)
 
     def _acceptor(self, listening: socket.socket, name: str) -> Callable[[int], None]:
@@ -470,35 +477,40 @@ class Server:
                     sock, _address = listening.accept()
                 except (BlockingIOError, ConnectionAbortedError):
                     return
-                except OSError as problem:
-                    self._pause_accepting(listening, accept, problem)
+                except OSError as problem:  # out of descriptors
+                    log.error("cannot accept connections now: %s", problem)
+                    self._pause_accepting(listening, accept, ACCEPT_PAUSE_MS)
                     return
-                self._adopt(sock, name)
+                pause_ms = self._adopt(sock, name)
+                if pause_ms:
+                    self._pause_accepting(listening, accept, pause_ms)
+                    return
 
         return accept
 
     def _pause_accepting(
-        self, listening: socket.socket, accept: Callable[[int], None], problem: OSError
+        self, listening: socket.socket, accept: Callable[[int], None], pause_ms: int
     ) -> None:
-        """Out of descriptors: leave clients in the backlog for a moment instead of spinning."""
-        log.error("cannot accept connections now: %s", problem)
+        """Leave clients in the backlog for a while."""
         self.loop.unwatch(listening.fileno())
 
         def resume() -> None:
             if listening in self._listeners:
                 self.loop.watch(listening.fileno(), READ, accept)
 
-        self.loop.call_at(self.loop.clock.monotonic_ms() + ACCEPT_PAUSE_MS, resume)
+        self.loop.call_at(self.loop.clock.monotonic_ms() + pause_ms, resume)
 
-    def _adopt(self, sock: socket.socket, name: str) -> None:
+    def _adopt(self, sock: socket.socket, name: str) -> int:
+        """Take a connection, if there is room for it; how long the next one is to wait."""
         try:
             host = sock.getpeername()[0]
         except OSError:
             sock.close()
-            return
-        if self._is_full(host):
-            sock.close()
-            return
+            return 0
+        verdict = self._limits.take(name, host)
+        if not verdict.is_taken:
+            self._refuse(sock, verdict.delay_ms)
+            return 0
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -507,28 +519,25 @@ class Server:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer)
             connection = Connection(self, sock, name, self.now_ms)
         except OSError:  # gone between accept and here
+            self._limits.give(name, host)
+            sock.close()
+            return 0
+        self._connections[sock.fileno()] = connection
+        self.loop.watch(sock.fileno(), READ | HANGUP, connection.on_event)
+        return verdict.delay_ms
+
+    def _refuse(self, sock: socket.socket, delay_ms: int) -> None:
+        """Close a connection that is not taken; later, if that keeps its client from trying again at once."""
+        if not delay_ms or len(self._refused) >= REFUSED_MAX:
             sock.close()
             return
-        self._connections[sock.fileno()] = connection
-        self._per_ip[host] = self._per_ip.get(host, 0) + 1
-        self.loop.watch(sock.fileno(), READ | HANGUP, connection.on_event)
+        self._refused[sock] = self.loop.call_at(
+            self.loop.clock.monotonic_ms() + delay_ms, partial(self._close_refused, sock)
+        )
 
-    def _is_full(self, host: str) -> bool:
-        # Asked for each time: these settings change at run time.
-        config = self.node.config
-        connections_max = config.get_int("max.connections")
-        if len(self._connections) >= connections_max:
-            log.warning("refusing a connection: max.connections=%d is reached", connections_max)
-            return True
-        per_ip_max = config.get_int("max.connections.per.ip")
-        for override in config.get_str("max.connections.per.ip.overrides").split(","):
-            address, _, count = override.strip().rpartition(":")
-            if address == host:
-                per_ip_max = int(count)
-        if self._per_ip.get(host, 0) >= per_ip_max:
-            log.warning("refusing a connection from %s: max.connections.per.ip is reached", host)
-            return True
-        return False
+    def _close_refused(self, sock: socket.socket) -> None:
+        del self._refused[sock]
+        sock.close()
 
     def find_room(self) -> int:
         """Return where in the receive buffer there is room for a read."""

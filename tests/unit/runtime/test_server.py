@@ -10,6 +10,12 @@ from chaos.wire_kit import RawClient, batch, encode, eventually, fetch_request, 
 
 import barnabas
 from barnabas.runtime import server
+from barnabas.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    OpData,
+    RequestEntryData,
+)
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.incremental_alter_configs import (
@@ -320,3 +326,49 @@ def test_limits_count_from_the_moment_they_are_set():
         with RawClient(broker.bootstrap) as second, RawClient(broker.bootstrap) as third:
             assert second.ask(MetadataRequest(topics=[]), 9).brokers
             assert third.socket.recv(1) == b""
+
+
+def test_a_throttled_connection_is_answered_at_once_and_read_later():
+    """Ten windows' worth and more: the next request of that client waits, and one of another does not."""
+    entity = EntityData(entity_type="client-id", entity_name=None)
+    limit = OpData(key="producer_byte_rate", value=100_000.0)
+    quota = AlterClientQuotasRequest(entries=[RequestEntryData(entity=[entity], ops=[limit])])
+    with barnabas.Broker() as broker, RawClient(broker.bootstrap) as client:
+        client.create_topic("t")
+        assert client.ask(quota, 1).entries[0].error_code == 0
+        request = produce_request("t", batch(bytes(1_030_000)))
+        client.send(request, 9)
+        number = client.send(ANY, 0)
+        answer = client.receive_for(request, 9, number - 1)
+        assert 0 < answer.throttle_time_ms < 1000
+        connection = next(iter(broker._broker.server._connections.values()))
+        assert connection.is_waiting
+        assert is_served(broker.bootstrap)
+        client.receive_for(ANY, 0, number)
+        assert not connection.is_waiting
+
+
+def test_an_address_above_its_rate_is_closed_and_others_of_the_broker_are_served():
+    entity = EntityData(entity_type="ip", entity_name="127.0.0.1")
+    limit = OpData(key="connection_creation_rate", value=1.0)
+    quota = AlterClientQuotasRequest(entries=[RequestEntryData(entity=[entity], ops=[limit])])
+    settings = {
+        "listeners": "A://127.0.0.1:0,B://[::1]:0",
+        "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT",
+        "inter.broker.listener.name": "A",
+    }
+    with barnabas.Broker(settings=settings) as broker, RawClient(broker.bootstrap) as client:
+        (_, _, _), (_, host, port) = broker._broker.addresses
+        assert client.ask(quota, 1).entries[0].error_code == 0
+        with contextlib.ExitStack() as stack:
+            several = [stack.enter_context(RawClient(broker.bootstrap)) for _ in range(11)]
+            assert several[-1].is_closed_by_peer()
+            assert several[0].ask(ANY, 0).error_code == 0
+        assert is_served(f"[{host}]:{port}")
+
+
+def test_above_the_rate_of_the_broker_connections_wait_and_are_served():
+    settings = {"max.connection.creation.rate": 10}
+    with barnabas.Broker(settings=settings) as broker:
+        for _ in range(105):
+            assert is_served(broker.bootstrap)

@@ -13,7 +13,6 @@ from barnabas.model.config.types import (
     INT_MAX,
     LONG_MAX,
     ZOOKEEPER_CONNECT,
-    Feature,
     Importance,
     Kind,
     Setting,
@@ -197,7 +196,6 @@ CLUSTER_SETTINGS: Final = settings(
         "How many new connections per second the broker takes.",
         allowed=at_least(0),
         update=Update.CLUSTER_WIDE,
-        feature=Feature.QUOTAS,
     ),
     Setting(
         "quota.window.num",
@@ -206,7 +204,6 @@ CLUSTER_SETTINGS: Final = settings(
         "How many windows the traffic of clients is measured over.",
         allowed=at_least(1),
         importance=Importance.LOW,
-        feature=Feature.QUOTAS,
     ),
     Setting(
         "quota.window.size.seconds",
@@ -215,7 +212,6 @@ CLUSTER_SETTINGS: Final = settings(
         "How long one such window is.",
         allowed=at_least(1),
         importance=Importance.LOW,
-        feature=Feature.QUOTAS,
     ),
     Setting(
         "controller.quota.window.num",
@@ -224,7 +220,6 @@ CLUSTER_SETTINGS: Final = settings(
         "How many windows the creation of topics and partitions is measured over.",
         allowed=at_least(1),
         importance=Importance.LOW,
-        feature=Feature.QUOTAS,
     ),
     Setting(
         "controller.quota.window.size.seconds",
@@ -233,7 +228,6 @@ CLUSTER_SETTINGS: Final = settings(
         "How long one such window is.",
         allowed=at_least(1),
         importance=Importance.LOW,
-        feature=Feature.QUOTAS,
     ),
     Setting(
         "replication.quota.window.num",

@@ -61,7 +61,6 @@ class Feature(Enum):
     """The part of Barnabas that reads a setting, for the parts that are not there yet."""
 
     CLUSTER = "clusters"
-    QUOTAS = "quotas"
     SECURITY = "security"
     TIERED = "tiered storage"
 

@@ -63,13 +63,13 @@ def test_listeners():
 
 
 def test_what_has_no_effect_is_said_and_not_kept():
-    later = "quota.window.num"
+    later = "log.local.retention.bytes"
     config = BrokerConfig({"num.io.threads": "8", later: "7", "node.id": "2"})
     assert "num.io.threads" not in config.static
     assert config.static[later] == "7"
     io_threads, throttle = config.warnings
     assert io_threads.startswith("num.io.threads has no effect: ")
-    assert throttle == f"{later} has no effect yet: it belongs to quotas"
+    assert throttle == f"{later} has no effect yet: it belongs to tiered storage"
     assert BrokerConfig().warnings == ()
 
 
