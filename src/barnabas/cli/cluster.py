@@ -17,7 +17,7 @@ from barnabas.cli.cluster_up import up
 from barnabas.cli.connection import connected
 from barnabas.cli.failure import Failure
 from barnabas.cli.output import counted, emit, size, table
-from barnabas.runtime.blocking_client import ClientError
+from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
     from barnabas.cli.cluster_admin import ClusterState, Place, Storage

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.failure import Failure
 from barnabas.cli.own_client import open_client
+from barnabas.client.errors import ClientError, Refused
 from barnabas.model.errors import ErrorCode
-from barnabas.runtime.blocking_client import ClientError, Refused
 from barnabas.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -114,11 +114,9 @@ class ClusterAdmin:
     """One command's look at the cluster. Use as a context manager."""
 
     def __init__(self, connection: Connection) -> None:
-        """Connect; Failure if nobody answers, or if the connection would have to be secured."""
+        """Connect; Failure if nobody answers, or does not let us in."""
         self._timeout_s = connection.timeout_s
-        self._client = open_client(
-            connection, "clusters cannot be looked at", "kafka-reassign-partitions"
-        )
+        self._client = open_client(connection)
 
     def __enter__(self) -> ClusterAdmin:
         """Nothing more to do."""

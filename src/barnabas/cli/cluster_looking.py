@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.cli.cluster_admin import ClusterAdmin
 from barnabas.cli.connection import connected
 from barnabas.cli.failure import Failure
-from barnabas.runtime.blocking_client import ClientError
+from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from barnabas.cli.interrupt import Interrupt
 from barnabas.cli.offline import progress
 from barnabas.cli.output import counted, emit, size, table
 from barnabas.cli.spread import Impossible, Layout
-from barnabas.runtime.blocking_client import ClientError
+from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

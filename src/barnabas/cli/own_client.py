@@ -1,35 +1,42 @@
 """A client of our own for what librdkafka cannot ask, opened with a command's connection.
 
-One job: from the options of a command to a `BlockingClient`, and from its errors to words. It speaks plain connections only.
+One job: from the options of a command to a `BlockingClient`, and from its errors to words.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+import click
 
 from barnabas.cli.failure import Failure
-from barnabas.runtime.blocking_client import BlockingClient, ClientError
+from barnabas.client.errors import AuthenticationFailed, ClientError
+from barnabas.client.settings import ClientSettings, SettingError
+from barnabas.runtime.blocking_client import BlockingClient
 
 if TYPE_CHECKING:
     from barnabas.cli.connection import Connection
 
-_PLAIN: Final = "plaintext"
 
-
-def open_client(connection: Connection, what: str, instead: str) -> BlockingClient:
-    """Connect; Failure if nobody answers, or if the connection would have to be secured.
-
-    `what` cannot be done then, and `instead` is a tool of Apache Kafka that can do it.
-    """
-    protocol = connection.settings.get("security.protocol", _PLAIN)
-    if protocol.lower() != _PLAIN:
-        raise Failure(
-            f"{what} over security.protocol={protocol} yet",
-            f"use a plain listener, or Apache Kafka's {instead} tool",
-        )
+def open_client(connection: Connection) -> BlockingClient:
+    """Connect; Failure if nobody answers, or does not let us in."""
+    timeout_ms = str(int(connection.timeout_s * 1000))
+    given = {
+        "client.id": "barnabas-cli",
+        "request.timeout.ms": timeout_ms,
+        "default.api.timeout.ms": timeout_ms,
+        "socket.connection.setup.timeout.ms": timeout_ms,
+        **connection.settings,
+        "bootstrap.servers": connection.bootstrap,
+    }
     try:
-        return BlockingClient(
-            connection.addresses, timeout_s=connection.timeout_s, client_id="barnabas-cli"
-        )
+        # Settings that mean something to librdkafka alone are its to check.
+        settings = ClientSettings.parse(given, lenient=True)
+    except SettingError as problem:
+        raise click.UsageError(f"-X: {problem}") from None
+    try:
+        return BlockingClient(settings).connect()
+    except AuthenticationFailed as problem:
+        raise Failure(str(problem)) from None
     except ClientError as problem:
         raise Failure(f"no broker answered at {connection.bootstrap} ({problem})") from None

@@ -22,8 +22,8 @@ from barnabas.cli.output import counted, emit, table
 from barnabas.cli.position import duration_ms
 from barnabas.cli.printable import printable
 from barnabas.cli.txn_view import ONGOING, STATES, TransactionView
+from barnabas.client.errors import ClientError, Refused
 from barnabas.model.errors import ErrorCode
-from barnabas.runtime.blocking_client import ClientError, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable

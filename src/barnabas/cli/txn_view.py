@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from barnabas.cli.own_client import open_client
+from barnabas.client.cluster import TRANSACTION
+from barnabas.client.errors import Refused
 from barnabas.model.errors import ErrorCode
-from barnabas.runtime.blocking_client import TRANSACTION, Refused
 from barnabas.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from barnabas.wire.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
@@ -109,11 +110,9 @@ class TransactionView:
     """One command's look at the cluster. Use as a context manager."""
 
     def __init__(self, connection: Connection) -> None:
-        """Connect; Failure if nobody answers, or if the connection would have to be secured."""
+        """Connect; Failure if nobody answers, or does not let us in."""
         self._timeout_s = connection.timeout_s
-        self._client = open_client(
-            connection, "transactions cannot be looked at", "kafka-transactions"
-        )
+        self._client = open_client(connection)
 
     def __enter__(self) -> TransactionView:
         """Nothing more to do."""

@@ -1,135 +1,47 @@
-"""A client for one request at a time: for tools that ask what no stock client can ask.
+"""A client for one thread: every call returns when it is done.
 
-Job: find the broker that is to be asked, speak the newest version that both know, wait for the answer. Must not know what the
-requests mean. Plain connections only.
+Job: the conversations of `client/` as plain calls. Must not know what their answers mean, or sockets.
 
-Invariants: a link is used for one request at a time; an answer that is not the request's ends its link; no answer is larger
-than `ANSWER_BYTES_MAX`.
+Use it as a context manager. Nothing is opened before the first call; what can be retried is, until `default.api.timeout.ms` is over.
 """
 
 from __future__ import annotations
 
-import socket
-import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from barnabas.model.errors import ErrorCode
-from barnabas.wire import frame
-from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
-from barnabas.wire.primitives import WireError
+from barnabas.client import offsets as offset_talks
+from barnabas.client import topics as topic_talks
+from barnabas.client.cluster import Cluster
+from barnabas.client.producer import BUFFER_BYTES, Producer
+from barnabas.client.reader import Chunk, RangeReader, read_all
+from barnabas.client.settings import READ_UNCOMMITTED
+from barnabas.client.talk import ask
+from barnabas.client.transaction import Transaction
+from barnabas.model.ids import TopicPartition
+from barnabas.runtime.client_io import Wires
+from barnabas.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from barnabas.client.offsets import ListedOffset
+    from barnabas.client.settings import ClientSettings
+    from barnabas.client.topics import TopicLimits
+    from barnabas.client.transaction import PreparedTransaction
+    from barnabas.wire.batch import Producer as ProducerFields
+    from barnabas.wire.messages.metadata import MetadataResponse
     from barnabas.wire.primitives import Message
-
-ANSWER_BYTES_MAX: Final = 100 * 1024 * 1024
-#: What FindCoordinator is asked for.
-GROUP, TRANSACTION = 0, 1
-_LENGTH: Final = struct.Struct(">i")
-_BATCHED_SINCE: Final = 4
-_Address = tuple[str, int]
-
-
-class ClientError(Exception):
-    """No usable answer: nobody there, nonsense, or an API that the broker does not have."""
-
-
-class Refused(ClientError):
-    """The broker's answer is an error."""
-
-    def __init__(self, code: int, message: str | None = None) -> None:
-        """Take an error code as it stands in an answer."""
-        try:
-            self.code = ErrorCode(code)
-        except ValueError:
-            self.code = ErrorCode.UNKNOWN_SERVER_ERROR
-        super().__init__(message or self.code.message)
-
-
-class Link:
-    """One connection to one broker."""
-
-    def __init__(self, address: _Address, timeout_s: float, client_id: str) -> None:
-        """Connect, and ask for the versions that are served."""
-        self._client_id = client_id
-        self._correlation_id = 0
-        self._versions: dict[int, tuple[int, int]] = {}
-        try:
-            self._socket = socket.create_connection(address, timeout_s)
-        except OSError as problem:
-            raise ClientError(f"{address[0]}:{address[1]}: {problem}") from None
-        answer = self._ask(ApiVersionsRequest(), 0)
-        assert isinstance(answer, ApiVersionsResponse)
-        self._versions = {
-            each.api_key: (each.min_version, each.max_version) for each in answer.api_keys
-        }
-
-    def ask(self, request: Message) -> Any:  # noqa: ANN401  # the response class of the request
-        """Send a request in the newest version that both know; the decoded answer."""
-        return self._ask(request, self.version_of(request))
-
-    def version_of(self, request: Message) -> int:
-        """Choose the version for a request."""
-        lowest, highest = self._versions.get(request.API_KEY, (0, -1))
-        version = min(highest, request.MAX_VERSION)
-        if version < max(lowest, request.MIN_VERSION):
-            name = type(request).__name__.removesuffix("Request")
-            raise ClientError(f"the broker does not serve {name} in a version known here")
-        return version
-
-    def close(self) -> None:
-        """Hang up."""
-        self._socket.close()
-
-    def _ask(self, request: Message, version: int) -> Message:
-        self._correlation_id += 1
-        head = frame.request_header(request.API_KEY, version, self._correlation_id, self._client_id)
-        try:
-            body = b"".join(bytes(part) for part in request.encode(version))
-        except WireError as problem:
-            raise ClientError(f"the broker is too old for this: {problem}") from None
-        try:
-            self._socket.sendall(_LENGTH.pack(len(head) + len(body)) + head + body)
-            (length,) = _LENGTH.unpack(self._receive(_LENGTH.size))
-            if not 0 < length <= ANSWER_BYTES_MAX:
-                raise ClientError(f"an answer of {length} bytes: is it a Kafka broker?")
-            data = self._receive(length)
-        except OSError as problem:
-            raise ClientError(f"no answer: {problem}") from None
-        header = frame.response_header(self._correlation_id, request.API_KEY, version)
-        _, response_type = frame.message_types(request.API_KEY)
-        try:
-            if data[: len(header)] != header:
-                raise ClientError("an answer to another request: is it a Kafka broker?")
-            return response_type.decode(memoryview(data), version, len(header))
-        except WireError as problem:
-            raise ClientError(f"an answer that cannot be read: {problem}") from None
-
-    def _receive(self, size: int) -> bytearray:
-        data = bytearray()
-        while len(data) < size:
-            more = self._socket.recv(min(size - len(data), 1 << 20))
-            if not more:
-                raise ClientError("the broker closed the connection")
-            data += more
-        return data
 
 
 class BlockingClient:
-    """Asks a cluster. Use as a context manager."""
+    """Talks to one cluster."""
 
-    def __init__(
-        self, addresses: Sequence[_Address], *, timeout_s: float = 10.0, client_id: str = "barnabas"
-    ) -> None:
-        """Connect to the first address that answers."""
-        self._timeout_s = timeout_s
-        self._client_id = client_id
-        self._brokers: dict[int, _Address] = {}
-        self._links: dict[_Address, Link] = {}
-        self._any = self._first(addresses)
+    def __init__(self, settings: ClientSettings) -> None:
+        """Open nothing yet."""
+        self.settings = settings
+        self._cluster = Cluster(settings, SystemClock())
+        self._wires = Wires(settings)
+        self._run = self._wires.run
 
     def __enter__(self) -> BlockingClient:
         """Nothing more to do."""
@@ -137,72 +49,155 @@ class BlockingClient:
 
     def __exit__(self, *_: object) -> None:
         """Hang up everywhere."""
-        for link in self._links.values():
-            link.close()
+        self.close()
+
+    def close(self) -> None:
+        """Hang up everywhere."""
+        self._wires.close()
+
+    def connect(self) -> BlockingClient:
+        """Try every address once, and fail at once if nobody answers: for who wants to know early."""
+        self._run(self._cluster.metadata([]))
+        return self
+
+    # -- the cluster --------------------------------------------------------------------------
 
     def brokers(self) -> list[int]:
         """Return the ids of all brokers."""
-        if not self._brokers:
+        if not self._cluster.brokers:
             self.metadata([])
-        return sorted(self._brokers)
+        return sorted(self._cluster.brokers)
 
     def metadata(self, topics: Iterable[str] | None) -> MetadataResponse:
-        """Ask where partitions are; None for all topics."""
-        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        if topics is not None:
-            from barnabas.wire.messages.metadata import MetadataRequestTopic
-
-            request.topics = [MetadataRequestTopic(name=name) for name in topics]
-        answer: MetadataResponse = self._any.ask(request)
-        self._brokers = {each.node_id: (each.host, each.port) for each in answer.brokers}
-        return answer
+        """Ask once where partitions are; None for all topics."""
+        return self._run(self._cluster.metadata(topics))
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """Return the broker that leads a partition."""
-        answer = self.metadata([topic]).topics[0]
-        if answer.error_code:
-            raise Refused(answer.error_code)
-        for each in answer.partitions:
-            if each.partition_index == partition:
-                if each.error_code or each.leader_id < 0:
-                    raise Refused(each.error_code or ErrorCode.LEADER_NOT_AVAILABLE)
-                return each.leader_id
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        """Return the broker that leads a partition, as of now."""
+        place = TopicPartition(topic, partition)
+        self._cluster.forget_leader(place)
+        self._run(self._cluster.locate((place,)))
+        return self._cluster.leader_of(place).broker_id
 
     def coordinator_of(self, key: str, kind: int) -> int:
-        """Return the broker that coordinates a group or a transactional id."""
-        request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
-        if self._any.version_of(request) >= _BATCHED_SINCE:
-            request.key = ""
-        else:
-            request.coordinator_keys = []
-        answer: FindCoordinatorResponse = self._any.ask(request)
-        found = answer.coordinators[0] if answer.coordinators else answer
-        if found.error_code:
-            raise Refused(found.error_code, found.error_message)
-        self._brokers.setdefault(found.node_id, (found.host, found.port))
-        return found.node_id
+        """Return the broker that coordinates a group or a transactional id, as of now."""
+        self._cluster.forget_coordinator(kind, key)
+        return self._run(self._cluster.coordinator(kind, key))
 
-    def ask(self, broker: int, request: Message) -> Any:  # noqa: ANN401  # as Link.ask
-        """Ask one broker."""
-        if broker not in self._brokers:
+    def ask(self, broker_id: int, request: Message) -> Any:  # noqa: ANN401  # its response class
+        """Ask one broker, once."""
+        if broker_id not in self._cluster.brokers:
             self.metadata([])
-        address = self._brokers.get(broker)
-        if address is None:
-            raise ClientError(f"there is no broker {broker}")
-        return self._link(address).ask(request)
+        return self._run(ask(self._cluster.address_of(broker_id), request))
 
-    def _link(self, address: _Address) -> Link:
-        link = self._links.get(address)
-        if link is None:
-            link = self._links[address] = Link(address, self._timeout_s, self._client_id)
-        return link
+    # -- topics and offsets -------------------------------------------------------------------
 
-    def _first(self, addresses: Sequence[_Address]) -> Link:
-        problems = []
-        for address in addresses:
-            try:
-                return self._link(address)
-            except ClientError as problem:
-                problems.append(str(problem))
-        raise ClientError("; ".join(problems))
+    def topics(self, pattern: str | None = None) -> list[str]:
+        """Return the names of all topics but internal ones, or of those whose whole name matches."""
+        return self._run(topic_talks.topics(self._cluster, pattern))
+
+    def partitions(self, names: Iterable[str]) -> dict[str, list[int]]:
+        """Return the partitions of topics; UnknownTopic if one is not there."""
+        return self._run(topic_talks.partitions(self._cluster, names))
+
+    def topic_limits(self, topic: str) -> TopicLimits:
+        """Ask what a topic takes."""
+        return self._run(topic_talks.limits(self._cluster, topic))
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], isolation: str = READ_UNCOMMITTED
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Find offsets by EARLIEST, LATEST or a time in ms."""
+        return self._run(offset_talks.list_offsets(self._cluster, wanted, isolation))
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets for a group without members."""
+        self._run(offset_talks.commit(self._cluster, group, offsets))
+
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, int]:
+        """Return what a group has committed, of these partitions or of all."""
+        return self._run(offset_talks.committed(self._cluster, group, partitions))
+
+    # -- records ------------------------------------------------------------------------------
+
+    def read_range(
+        self, partition: TopicPartition, start: int, end: int, isolation: str = READ_UNCOMMITTED
+    ) -> Iterator[Chunk]:
+        """Yield the record batches of [start, end)."""
+        return read_all(RangeReader(self._cluster, partition, start, end, isolation), self._run)
+
+    def idempotent_producer(self) -> ProducerSession:
+        """Return a producer that writes everything once and in order, as long as it lives."""
+        return self._session(None)
+
+    def transactional_producer(
+        self, transactional_id: str, timeout_ms: int | None = None
+    ) -> ProducerSession:
+        """Take over a transactional id: earlier producers are fenced, their open transaction is aborted."""
+        chosen_ms = self.settings.transaction_timeout_ms if timeout_ms is None else timeout_ms
+        return self._session(Transaction(self._cluster, transactional_id, chosen_ms))
+
+    def end_transaction(self, prepared: PreparedTransaction, *, commit: bool) -> None:
+        """End a transaction that a session has handed over, here or elsewhere."""
+        transaction = Transaction(self._cluster, prepared.transactional_id, 0)
+        transaction.take_over(prepared)
+        self._run(transaction.end(committed=commit))
+
+    def _session(self, transaction: Transaction | None) -> ProducerSession:
+        producer = Producer(self._cluster, transaction)
+        self._run(producer.init())
+        return ProducerSession(producer, self._wires)
+
+
+class ProducerSession:
+    """A producer that has its id."""
+
+    def __init__(self, producer: Producer, wires: Wires) -> None:
+        """Take over both."""
+        self._producer = producer
+        self._run = wires.run
+
+    @property
+    def is_transactional(self) -> bool:
+        """Does it write in transactions?"""
+        return self._producer.transaction is not None
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        """What was taken and is not acknowledged yet."""
+        return self._producer.unacknowledged_bytes
+
+    def claim(self, partition: TopicPartition, record_count: int) -> ProducerFields:
+        """Reserve sequences for a batch: the fields that it must carry. `add` must follow."""
+        return self._producer.claim(partition, record_count)
+
+    def add(self, partition: TopicPartition, batch: bytearray) -> None:
+        """Take a batch; waits while too much is unacknowledged."""
+        self._producer.add(partition, batch)
+        self._run(self._producer.pump(BUFFER_BYTES))
+
+    def flush(self) -> None:
+        """Wait until everything is acknowledged; raise the first failure."""
+        self._run(self._producer.pump(0))
+
+    def begin(self) -> None:
+        """Start a transaction."""
+        self._producer.begin()
+
+    def send_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit a group's offsets with the transaction."""
+        self._run(self._producer.add_offsets(group, offsets))
+
+    def detach(self) -> PreparedTransaction:
+        """Wait for everything, and leave the transaction open: `BlockingClient.end_transaction` ends it."""
+        return self._run(self._producer.prepare())
+
+    def commit(self) -> None:
+        """Wait for everything, then commit."""
+        self._run(self._producer.commit())
+
+    def abort(self) -> None:
+        """Give up what was written in the transaction, and be ready for the next."""
+        self._run(self._producer.abort())

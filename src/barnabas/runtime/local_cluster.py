@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from barnabas.client.settings import ClientSettings
 from barnabas.runtime.blocking_client import BlockingClient
 from barnabas.runtime.zookeeper_server import CannotStart, end_with_parent, make_ensemble
 
@@ -101,8 +102,8 @@ class BrokerProcess:
 
     def wait_until_met(self, count: int, deadline_s: float) -> None:
         """Return when it knows of so many brokers: before, topics may find too few for their replicas."""
-        host, _, port = self.address.rpartition(":")
-        with BlockingClient([(host, int(port))]) as client:
+        settings = ClientSettings.parse({"bootstrap.servers": self.address})
+        with BlockingClient(settings) as client:
             while len(client.metadata([]).brokers) < count:
                 if time.monotonic() > deadline_s:
                     raise CannotStart(

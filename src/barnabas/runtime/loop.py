@@ -19,6 +19,8 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.runtime.clock import SystemClock
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -34,22 +36,6 @@ CANCELLED_KEPT: Final = 1000
 _IDLE_WAIT_S: Final = 60.0
 
 log = logging.getLogger(__name__)
-
-
-class SystemClock:
-    """The machine's clocks."""
-
-    def now_ms(self) -> int:
-        """Milliseconds since 1970."""
-        return time.time_ns() // 1_000_000
-
-    def monotonic_ms(self) -> int:
-        """Milliseconds since some start."""
-        return time.monotonic_ns() // 1_000_000
-
-    def monotonic_ns(self) -> int:
-        """Nanoseconds since the same start."""
-        return time.monotonic_ns()
 
 
 class SystemRng:
