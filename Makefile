@@ -52,8 +52,9 @@ unit: $(STAMP) ## Only the quick tests: no Java, no other process
 sim: $(STAMP) ## Simulate: SEED=123 replays one, SEEDS=0:1000 runs a range
 	$(BIN)/python -m barnabas.sim $(if $(SEED),--seed $(SEED) --trace,--seeds $(or $(SEEDS),0:1000)) $(ARGS)
 
-fuzz: $(STAMP) ## Fuzz every API and version for SECONDS=600
+fuzz: $(STAMP) ## Fuzz every API and version, for SECONDS=600 a lone broker, then a member of a cluster
 	$(BIN)/python tools/fuzz.py --seconds $(or $(SECONDS),600) $(ARGS)
+	$(BIN)/python tools/fuzz.py --cluster --seconds $(or $(SECONDS),120) $(ARGS)
 
 compat: $(STAMP) $(SPARK_STAMP) ## Real clients against a real broker
 	@sh tools/fetch-peers

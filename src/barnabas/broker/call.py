@@ -33,6 +33,12 @@ class Call:
         #: What it costs its sender; None if there is no quota.
         self.bill: Bill | None = None
 
+    @property
+    def deadline_ms(self) -> int:
+        """When a request that says how long it waits must be answered: all of it, however much it asks for."""
+        timeout_ms: int = self.request.timeout_ms
+        return self.node.world.clock.monotonic_ms() + max(0, timeout_ms)
+
     def encode(self, response: Any) -> list[Any]:  # noqa: ANN401
         """Encode a response of this call's API and version, framed."""
         header = frame.response_header(self.correlation_id, self.api_key, self.version)

@@ -70,6 +70,11 @@ class ClusterTopics:
         """Place partitions that a topic gets: they go on as if made with the first ones."""
         brokers = self.find_office().machine.view.brokers.values()
         first = topic.partitions[0].replicas
+        if not first:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"Where topic '{topic.name}' is is not known yet: try again.",
+            )
         start = start_of_added(brokers, first[0])
         numbers = range(len(topic.partitions), count)
         placed = place_partitions(brokers, numbers, len(first), start, start)
@@ -100,7 +105,7 @@ class ClusterTopics:
         if answer.error_code:
             raise KafkaError(ErrorCode(answer.error_code), answer.error_message or "")
 
-    def create(self, topic: Topic, timeout_ms: int) -> Task[None]:
+    def create(self, topic: Topic, deadline_ms: int) -> Task[None]:
         """Write a topic down and wait until it is led everywhere."""
         node = self._node
         office = self.find_office()
@@ -112,12 +117,10 @@ class ClusterTopics:
                 refusal, ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists."
             ) from None
         log.info("created topic %s with %d partitions", topic.name, len(topic.partitions))
-        yield from self._until_led(office, topic, len(topic.partitions), timeout_ms)
+        yield from self.until_led(topic, len(topic.partitions), deadline_ms)
 
-    def add_partitions(
-        self, topic: Topic, assignment: Sequence[tuple[int, ...]], timeout_ms: int
-    ) -> Task[None]:
-        """Give a topic more partitions, and wait until they are led."""
+    def add_partitions(self, topic: Topic, assignment: Sequence[tuple[int, ...]]) -> Task[None]:
+        """Give a topic more partitions."""
         node = self._node
         office = self.find_office()
         path = cluster_znodes.topic_path(topic.name)
@@ -142,12 +145,11 @@ class ClusterTopics:
             raise _refused(
                 refusal, ErrorCode.INVALID_PARTITIONS, "the topic has changed meanwhile"
             ) from None
-        yield from self._until_led(office, topic, len(grown.replicas), timeout_ms)
 
-    def _until_led(self, office: Office, topic: Topic, count: int, timeout_ms: int) -> Task[None]:
+    def until_led(self, topic: Topic, count: int, deadline_ms: int) -> Task[None]:
+        """Wait until so many partitions of a topic that was just written are led everywhere."""
         node = self._node
-        office.submit(controller.topics_changed([topic.name]))
-        deadline_ms = node.world.clock.monotonic_ms() + max(0, timeout_ms)
+        self.find_office().submit(controller.topics_changed([topic.name]))
 
         def is_led() -> bool:
             known = node.topics.by_name.get(topic.name)
@@ -164,7 +166,7 @@ class ClusterTopics:
                 f"Topic '{topic.name}' is made; not all partitions are led yet.",
             )
 
-    def delete(self, topic: Topic, timeout_ms: int) -> Task[None]:
+    def delete(self, topic: Topic, deadline_ms: int) -> Task[None]:
         """Ask for a topic to be deleted, and wait until nobody is told of it any more."""
         node = self._node
         office = self.find_office()
@@ -175,7 +177,6 @@ class ClusterTopics:
             if refusal.kind != "NODE_EXISTS":
                 raise _refused(refusal, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "") from None
         office.submit(controller.look_at_deletions)
-        deadline_ms = node.world.clock.monotonic_ms() + max(0, timeout_ms)
 
         def is_gone() -> bool:
             return topic.id not in node.topics.by_id

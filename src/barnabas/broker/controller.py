@@ -57,6 +57,8 @@ log = logging.getLogger(__name__)
 _WRITES_MAX: Final = 500
 #: How long to wait before the store is asked again that could not be reached.
 _RETRY_MS: Final = 200
+#: How long a controller that has failed stays away from the office.
+_AGAIN_MS: Final = 1_000
 
 
 class _Deposed(Exception):
@@ -150,7 +152,9 @@ class ControllerSeat:
 
     def _on_deposed(self, reason: str) -> None:
         self.leave(reason)
-        self.look()
+        # Whoever follows is heard of at once; if nobody does, what has failed here is tried again.
+        clock = self._node.world.clock
+        self._node.world.timers.call_at(clock.monotonic_ms() + _AGAIN_MS, self.look)
 
     def leave(self, reason: str) -> None:
         """Give the office up, if it is ours."""
@@ -167,7 +171,7 @@ class Office:
     def __init__(self, node: Node, term: Term, on_deposed: Callable[[str], None]) -> None:
         """Begin a term."""
         self._node = node
-        self._term = term
+        self.term = term
         self._on_deposed = on_deposed
         self.machine = Controller(_settings(node), term.epoch)
         #: Who lives, with endpoints.
@@ -183,7 +187,7 @@ class Office:
     @property
     def epoch(self) -> int:
         """The epoch of this term."""
-        return self._term.epoch
+        return self.term.epoch
 
     def start(self) -> None:
         """Read everything, and begin."""
@@ -212,10 +216,9 @@ class Office:
         for _condition, done in waiting:
             done(False, None)
 
-    def on_deposed(self, reason: str) -> None:
-        """Hear that the term is over."""
-        if not self._is_closed:
-            self._on_deposed(reason)
+    def on_order_refused(self) -> None:
+        """Hear that a broker believes in a later controller: there may be one."""
+        self.submit(_look_at_term)
 
     def endpoint_of(self, broker_id: int) -> tuple[str, int] | None:
         """Where a broker is reached by others."""
@@ -248,11 +251,13 @@ class Office:
 
     def _on_worked(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
         self._is_working = False
+        if problem is None or self._is_closed:
+            return
         if isinstance(problem, _Deposed):
-            self.on_deposed("another broker was elected")
-        elif problem is not None and not self._is_closed:
-            log.critical("the controller failed; another may take over", exc_info=problem)
-            self.on_deposed("it failed")
+            self._on_deposed("another broker was elected")
+        else:
+            log.critical("the controller failed; it begins anew", exc_info=problem)
+            self._on_deposed("it failed")
 
     def _work(self) -> Task[None]:
         while self._events and not self._is_closed:
@@ -439,7 +444,7 @@ class Office:
     @property
     def fence(self) -> Operation:
         """What lets a commit fail once there is a newer controller."""
-        return cluster_znodes.fence(self._term)
+        return cluster_znodes.fence(self.term)
 
     @property
     def node(self) -> Node:
@@ -495,6 +500,14 @@ def _load(office: Office) -> Generator[Any, Any, Effects]:
     return office.machine.load(
         Snapshot(brokers, topics, states, deletions or (), _unclean_topics(settings))
     )
+
+
+def _look_at_term(office: Office) -> Generator[Any, Any, Effects]:
+    """Find out whether the office is still ours: somebody says that it is not."""
+    found = yield partial(office.node.world.coordination.read, cluster_znodes.CONTROLLER_EPOCH)
+    if cluster_znodes.read_term(found) != office.term:
+        raise _Deposed
+    return Effects()
 
 
 def _look_at_brokers(office: Office) -> Generator[Any, Any, Effects]:

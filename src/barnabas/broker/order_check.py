@@ -1,4 +1,4 @@
-"""Orders that no controller can mean: names that are no topic's, partitions that cannot be.
+"""Orders that no controller can mean: names that are no topic's, partitions that cannot be or are named twice.
 
 Job: refuse such an order whole, before anything of it is done; a name becomes a folder, and an index the length of a list. Must not know
 what is hosted here, or who may give orders.
@@ -38,16 +38,23 @@ def check_roles(topics: Iterable[LeaderAndIsrTopicState]) -> None:
 
 def check_order(topics: Iterable[LeaderAndIsrTopicState | UpdateMetadataTopicState]) -> None:
     """Raise KafkaError for an order that cannot be meant."""
+    named: set[str] = set()
     for topic in topics:
-        problem = topic_name_problem(topic.topic_name)
+        problem = _problem(topic)
+        if problem is None and topic.topic_name in named:
+            problem = f"Topic {topic.topic_name} is named twice."
         if problem is not None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
-        if not topic.partition_states:
-            message = f"Topic {topic.topic_name} is named without a partition."
-            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-        for state in topic.partition_states:
-            if not 0 <= state.partition_index < PARTITION_COUNT_MAX:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST,
-                    f"Topic {topic.topic_name} cannot have a partition {state.partition_index}.",
-                )
+        named.add(topic.topic_name)
+
+
+def _problem(topic: LeaderAndIsrTopicState | UpdateMetadataTopicState) -> str | None:
+    name, indexes = topic.topic_name, [state.partition_index for state in topic.partition_states]
+    wrong = [index for index in indexes if not 0 <= index < PARTITION_COUNT_MAX]
+    if wrong:
+        return f"Topic {name} cannot have a partition {wrong[0]}."
+    if not indexes:
+        return f"Topic {name} is named without a partition."
+    if len(set(indexes)) < len(indexes):
+        return f"A partition of topic {name} is named twice."
+    return topic_name_problem(name)

@@ -7,6 +7,7 @@ is known then, so that nothing told is older than what was decided. Must not dec
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.channel import Channel, Unreachable
@@ -50,6 +51,8 @@ STOP_REPLICA_VERSION: Final = 4
 UPDATE_METADATA_VERSION: Final = 8
 #: Partitions in one request: a large cluster is told in pieces.
 PARTITIONS_MAX: Final = 5_000
+#: How long to wait before a broker is told again that believes in a later controller.
+REFUSED_MS: Final = 10_000
 _PLAINTEXT: Final = 0
 
 
@@ -171,7 +174,14 @@ class _Listener:
             return None
         code = ErrorCode(response.error_code)
         if code == ErrorCode.STALE_CONTROLLER_EPOCH:
-            self._office.on_deposed(f"broker {self.broker.id} knows a newer controller")
+            # As in Kafka its word alone ends no term: the store knows better what epoch it is.
+            log.error(
+                "broker %d refuses the orders of epoch %d: it has heard a later one, and obeys again"
+                " when it is restarted, unless that one is true",
+                self.broker.id, self._office.epoch,
+            )  # fmt: skip
+            self._office.on_order_refused()
+            yield partial(self._node.pause, REFUSED_MS)
             return None
         if code == ErrorCode.STALE_BROKER_EPOCH:
             self.close()  # it has registered again, and is told as another one

@@ -103,6 +103,7 @@ def decide_added(node: Node, topic: Topic, additional: int) -> list[tuple[int, .
     """Place partitions that a topic gets, with as many replicas as it has."""
     if node.is_lone:
         return decide_assignment(node, additional, len(topic.partitions[0].replicas))
+    _check_count(additional)
     return node.members.topics.decide_added(topic, len(topic.partitions) + additional)
 
 
@@ -148,15 +149,16 @@ def create_automatically(
         )
         return
     assignment = decide_assignment(node, partition_count, replication_factor)
-    yield from create(node, plan_topic(node, name, assignment, configs))
+    deadline_ms = node.world.clock.monotonic_ms() + CREATION_MS
+    yield from create(node, plan_topic(node, name, assignment, configs), deadline_ms)
 
 
-def create(node: Node, topic: Topic, timeout_ms: int = CREATION_MS) -> Task[None]:
+def create(node: Node, topic: Topic, deadline_ms: int) -> Task[None]:
     """Write the topic down and host it; KafkaError if somebody was faster or the disk refuses."""
     reserve(node, topic)
     try:
         if not node.is_lone:
-            yield from node.members.topics.create(topic, timeout_ms)
+            yield from node.members.topics.create(topic, deadline_ms)
             return
         yield from store.commit(node, znodes.create_topic_operations(topic))
         yield from _host_or_undo(node, topic)
@@ -190,12 +192,10 @@ def _host_or_undo(node: Node, topic: Topic) -> Task[None]:
     node.coordinators.on_topics_changed(topic.name)
 
 
-def add_partitions(
-    node: Node, topic: Topic, assignment: Sequence[tuple[int, ...]], timeout_ms: int = CREATION_MS
-) -> Task[None]:
+def add_partitions(node: Node, topic: Topic, assignment: Sequence[tuple[int, ...]]) -> Task[None]:
     """Give a topic more partitions. They exist once the store has them: a log that cannot be made now is tried again."""
     if not node.is_lone:
-        yield from node.members.topics.add_partitions(topic, assignment, timeout_ms)
+        yield from node.members.topics.add_partitions(topic, assignment)
         return
     old_count = len(topic.partitions)
     new = [Partition(replicas, replicas[0], 0, replicas) for replicas in assignment]

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def delete(node: Node, topic: Topic, timeout_ms: int) -> Task[None]:
+def delete(node: Node, topic: Topic, deadline_ms: int) -> Task[None]:
     """Delete a topic; KafkaError if somebody was faster."""
     if not node.is_lone:
-        yield from node.members.topics.delete(topic, timeout_ms)
+        yield from node.members.topics.delete(topic, deadline_ms)
         return
     yield node.changes.take
     try:

@@ -68,7 +68,7 @@ class Topics:
         """Add a topic or replace the one of that name."""
         old = self.by_name.get(topic.name)
         if old is not None:
-            del self.by_id[old.id]
+            self._forget_id(old)
         self.by_name[topic.name] = topic
         self.by_id[topic.id] = topic
         self._folded[folded(topic.name)] = topic.name
@@ -76,8 +76,13 @@ class Topics:
     def drop(self, topic: Topic) -> None:
         """Forget a topic."""
         del self.by_name[topic.name]
-        del self.by_id[topic.id]
+        self._forget_id(topic)
         self._folded.pop(folded(topic.name), None)
+
+    def _forget_id(self, topic: Topic) -> None:
+        """An id that was given to another topic since stays that one's: not all who tell of topics give each its own."""
+        if self.by_id.get(topic.id) is topic:
+            del self.by_id[topic.id]
 
     def collides_with(self, name: str) -> str | None:
         """Return the topic whose name could not be told from this one in metrics, if there is one."""

@@ -60,3 +60,11 @@ def test_who_leads_is_in_sync_or_nobody_leads(leader):
 def test_a_topic_without_an_id_cannot_be_hosted():
     with pytest.raises(KafkaError, match="Topic t has no id"):
         check_roles([order(KINDS[0], "t", 0)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_named_twice(kind):
+    with pytest.raises(KafkaError, match="A partition of topic t is named twice"):
+        check_order([order(kind, "t", 0, 1, 0)])
+    with pytest.raises(KafkaError, match="Topic t is named twice"):
+        check_order([order(kind, "t", 0), order(kind, "t", 1)])

@@ -37,3 +37,15 @@ def test_names_that_metrics_could_not_tell_apart_are_found():
 def test_internal_topics_are_known():
     assert topic("__consumer_offsets", 1).is_internal
     assert not topic("orders", 1).is_internal
+
+
+def test_an_id_that_another_topic_was_given_stays_with_that_one():
+    topics = Topics()
+    first, second = topic("a", 1), topic("b", 1)
+    topics.put(first)
+    topics.put(second)
+    topics.put(topic("a", 2))
+    assert topics.by_id[bytes([1]) * 16] is second
+    topics.put(first)
+    topics.drop(second)
+    assert topics.by_id[bytes([1]) * 16] is first

@@ -30,12 +30,13 @@ def handle(call: Call) -> Task[Response]:
     request: CreatePartitionsRequest = call.request
     pieces = Pieces(call, finishes=True)
     wanted = yield from pieces.work(len(request.topics), lambda: _by_name(request.topics))
+    deadline_ms = call.deadline_ms
     results = []
     for name, asked in wanted.items():
         try:
             if len(asked) > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            yield from _grow(call.node, asked[0], request)
+            yield from _grow(call.node, asked[0], request, deadline_ms)
         except KafkaError as refusal:
             results.append(_answer(name, refusal.code, refusal.message))
         else:
@@ -62,7 +63,9 @@ def _by_name(topics: list[CreatePartitionsTopic]) -> dict[str, list[CreatePartit
     return wanted
 
 
-def _grow(node: Node, asked: CreatePartitionsTopic, request: CreatePartitionsRequest) -> Task[None]:
+def _grow(
+    node: Node, asked: CreatePartitionsTopic, request: CreatePartitionsRequest, deadline_ms: int
+) -> Task[None]:
     yield node.changes.take
     try:
         topic = node.topics.by_name.get(asked.name)
@@ -72,9 +75,12 @@ def _grow(node: Node, asked: CreatePartitionsTopic, request: CreatePartitionsReq
             )
         assignment = _plan(node, topic, asked)
         if not request.validate_only:
-            yield from topic_creation.add_partitions(node, topic, assignment, request.timeout_ms)
+            yield from topic_creation.add_partitions(node, topic, assignment)
     finally:
         node.changes.give()
+    # Others may change something meanwhile: what is written does not change by waiting for it.
+    if not node.is_lone and not request.validate_only:
+        yield from node.members.topics.until_led(topic, asked.count, deadline_ms)
 
 
 def _plan(node: Node, topic: Topic, asked: CreatePartitionsTopic) -> list[tuple[int, ...]]:

@@ -60,8 +60,9 @@ def handle(call: Call) -> Task[Response]:
             planned.append(topic)
     if planned:
         # Side by side: their commits share the store's syncs.
+        deadline_ms = call.deadline_ms
         creations = [
-            partial(drive, topic_creation.create(call.node, topic, request.timeout_ms))
+            partial(drive, topic_creation.create(call.node, topic, deadline_ms))
             for topic in planned
         ]
         errors = yield together(creations)

@@ -38,7 +38,7 @@ _LOOK_AGAIN_MS: Final = 20
 
 def handle(call: Call) -> Task[Response]:
     """Move the start of each log, and answer when it is written down."""
-    deadline_ms = call.node.world.clock.monotonic_ms() + max(0, call.request.timeout_ms)
+    deadline_ms = call.deadline_ms
     pieces = Pieces(call, finishes=True)
     moved: _Moved = {}
     topics = yield from _move_starts(call, pieces, moved)

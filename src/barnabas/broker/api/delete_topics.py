@@ -6,7 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.broker import topic_deletion
-from barnabas.broker.pieces import Pieces
+from barnabas.broker.pieces import Pieces, slices
+from barnabas.broker.tasks import side_by_side
 from barnabas.model.cluster import Topic
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.delete_topics import (
@@ -35,21 +36,27 @@ def handle(call: Call) -> Task[Response]:
         code = ErrorCode.TOPIC_DELETION_DISABLED if newer else ErrorCode.INVALID_REQUEST
         raise KafkaError(code, "Topic deletion is disabled: delete.topic.enable is false.")
     call.node.check_controller()
+    deadline_ms = call.deadline_ms
     pieces = Pieces(call, finishes=True)
-    results = []
-    for key, topic in _decide(call.node, _keys(call.request)).items():
-        try:
-            if isinstance(topic, KafkaError):
-                raise topic
-            yield from topic_deletion.delete(call.node, topic, call.request.timeout_ms)
-        except KafkaError as refusal:
-            results.append(_failed(key, refusal.code, refusal.message))
-        else:
-            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.id))
-        pieces.count(1)
-        if pieces.is_full:
+    results: list[DeletableTopicResult] = []
+    for some in slices(list(_decide(call.node, _keys(call.request)).items())):
+        if results:
             yield pieces.pause
+        tasks = [_delete(call.node, key, topic, deadline_ms) for key, topic in some]
+        results.extend((yield side_by_side(tasks)))
     return (yield from pieces.respond(lambda: DeleteTopicsResponse(responses=results)))
+
+
+def _delete(
+    node: Node, key: Key, topic: Topic | KafkaError, deadline_ms: int
+) -> Task[DeletableTopicResult]:
+    try:
+        if isinstance(topic, KafkaError):
+            raise topic
+        yield from topic_deletion.delete(node, topic, deadline_ms)
+    except KafkaError as refusal:
+        return _failed(key, refusal.code, refusal.message)
+    return DeletableTopicResult(name=topic.name, topic_id=topic.id)
 
 
 def refuse(
