@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from chaos.wire_kit import BrokerProcess, RawClient
+from chaos.wire_kit import BrokerProcess, ClosedByPeer, RawClient
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tcp_proxy import TcpProxy
@@ -160,7 +160,16 @@ class Cluster:
     def metadata(self, topic=None, broker_id=None):
         topics = [] if topic is None else [MetadataRequestTopic(name=topic)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        return self.ask(request, 12, broker_id)
+        answers = []
+
+        def ask():
+            # One that has just started sends clients away until the controller has spoken to it.
+            with contextlib.suppress(ClosedByPeer):
+                answers.append(self.ask(request, 12, broker_id))
+            return answers
+
+        wait_until(ask, "the controller has told it who is there")
+        return answers[0]
 
     @property
     def controller(self):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.broker import follower, members
+from barnabas.broker import cluster_view, follower, members
 from barnabas.broker.in_sync import InSyncKeeper
 from barnabas.core.controller.view import ClusterView
 from barnabas.core.partition import PartitionState
@@ -109,6 +109,16 @@ def test_a_log_that_is_cut_too_far_is_found(monkeypatch):
 def test_an_unclean_election_is_found(monkeypatch):
     monkeypatch.setattr(ClusterView, "allows_unclean", lambda *_: True)
     first_violation(*LOST, "poll-skip")
+
+
+def test_a_broker_that_tells_of_no_brokers_is_found(monkeypatch):
+    """One that the controller has not spoken to yet: librdkafka forgets whom it knows, and is stuck."""
+
+    def at_once(self, link):
+        return [self.address_of(broker_id, link) for broker_id in self.live_ids()]
+
+    monkeypatch.setattr(cluster_view.ClusterView, "addresses", at_once)
+    first_violation("a cluster has brokers")
 
 
 def test_a_broker_that_does_not_register_again_is_found(monkeypatch):

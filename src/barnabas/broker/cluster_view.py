@@ -1,13 +1,15 @@
 """What this broker tells of the cluster: which brokers there are and where, who controls, who leads.
 
 A lone broker tells of itself. A member of a cluster tells what the controller last said (`api/update_metadata.py`), so that any
-broker can be asked. Decides nothing.
+broker can be asked; before it has said anything there is nothing to tell, and who asks is sent away, as one who finds no broker here.
+Decides nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.broker.outcomes import CloseLink
 from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -59,7 +61,12 @@ class ClusterView:
         return [self._node.broker_id] if self._node.is_lone else sorted(self.brokers)
 
     def addresses(self, link: Link) -> list[Address]:
-        """Every broker that can be reached by the listener through which a client came."""
+        """Every broker that can be reached by the listener through which a client came.
+
+        CloseLink before the controller has spoken: clients that are told of no brokers forget those that they know.
+        """
+        if not self.live_ids():
+            raise CloseLink("the controller has not said yet who is in the cluster")
         found = [self.address_of(broker_id, link) for broker_id in self.live_ids()]
         return [address for address in found if address is not None]
 

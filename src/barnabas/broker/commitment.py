@@ -48,7 +48,7 @@ class _Awaited:
 class Commitment:
     """See the module."""
 
-    __slots__ = ("_appended", "_awaited")
+    __slots__ = ("_appended", "_awaited", "_given_up")
 
     def __init__(self) -> None:
         """Start with everything committed."""
@@ -56,6 +56,8 @@ class Commitment:
         self._appended: deque[tuple[int, int]] = deque()
         #: In the order of their offsets.
         self._awaited: deque[_Awaited] = deque()
+        #: Why nothing is committed here any more.
+        self._given_up: ErrorCode | None = None
 
     def on_appended(self, end_offset: int, size_bytes: int) -> None:
         """Note bytes that nobody may read yet."""
@@ -84,6 +86,9 @@ class Commitment:
         """
 
         def start(done: Done) -> None:
+            if self._given_up is not None:
+                done(self._given_up, None)
+                return
             awaited = _Awaited(end_offset, leader_epoch, done)
             if deadline_ms is not None:
                 awaited.expire_at(deadline_ms, world)
@@ -109,6 +114,7 @@ class Commitment:
             first.answer(code)
 
     def give_up(self, code: ErrorCode) -> None:
-        """Answer everybody: the replica goes away."""
+        """Answer everybody, also who comes late, from a sync that was under way: the replica goes away."""
+        self._given_up = code
         while self._awaited:
             self._awaited.popleft().answer(code)

@@ -7,4 +7,4 @@ NO_REPLY: Final = object()
 
 
 class CloseLink(ValueError):
-    """Raised to end the connection: all that is left to tell a client that wants no answers."""
+    """Raised to end the connection: all that is left to tell a client that wants no answers, or whom another broker must answer."""

@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.sim.client import BACKOFF_US, REQUEST_TIMEOUT_US, Client
+from barnabas.sim.violation import Violation
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 if TYPE_CHECKING:
@@ -132,6 +133,8 @@ class ClusterClient:
     def _on_metadata(self, response: Any) -> None:  # noqa: ANN401
         self._is_refreshing = False
         if response is not None:
+            if not response.brokers:  # a client that believes it knows nobody to ask any more
+                raise Violation("a cluster has brokers", f"{self.name} was told of none")
             self.controller = response.controller_id
             for topic in response.topics:
                 if not topic.error_code:

@@ -151,3 +151,9 @@ def test_records_of_an_epoch_that_was_lost_and_won_again_are_not_called_safe():
     state.on_follower_fetch(2, 10, 0, 0)
     commitment.settle(state, 1)
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_who_comes_after_the_replica_is_given_up_does_not_wait():
+    commitment, state = Commitment(), leading()
+    commitment.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert wait(commitment, state, 10) == [ErrorCode.KAFKA_STORAGE_ERROR]

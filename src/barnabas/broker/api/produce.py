@@ -107,7 +107,7 @@ class _Owed:
 
     def __init__(self) -> None:
         """Wait for nothing."""
-        self.flushes: list[Replica] = []
+        self.flushes: list[tuple[Replica, PartitionProduceResponse]] = []
         self.commits: list[_Uncommitted] = []
 
     def __bool__(self) -> bool:
@@ -289,7 +289,7 @@ def _produce(  # noqa: PLR0913  (what came of the steps before, each by its name
             failed.log_start_offset = replica.log.log_start_offset
         return failed
     if replica.log.unflushed_records >= replica.config.flush_messages:
-        owed.flushes.append(replica)
+        owed.flushes.append((replica, response))
     if call.request.acks == _ACKS_ALL and replica.state.followers:
         owed.commits.append(
             _Uncommitted(replica, response, replica.log.log_end_offset, replica.state.leader_epoch)
@@ -420,15 +420,11 @@ def _open_later(call: Call, postponed: _Postponed) -> Task[Opened | Refusal]:
 
 def _after_waiting(call: Call, response: ProduceResponse, owed: _Owed) -> Task[Any]:
     """Hold the answer until the logs that are due have been synced, and every in-sync replica has the records."""
-    failed = []
-    for replica in owed.flushes:
+    for replica, answer in owed.flushes:
         try:
             yield replica.flush
         except OSError:
-            failed.append(replica.key)
-    if failed:
-        code = ErrorCode.KAFKA_STORAGE_ERROR
-        return refuse(call.request, code, f"could not be synced: {', '.join(map(str, failed))}")
+            _fail(replica, answer, ErrorCode.KAFKA_STORAGE_ERROR, "could not be synced")
     yield from _wait_for_commits(call, owed)
     return _answer(call, response)
 
@@ -438,12 +434,19 @@ def _wait_for_commits(call: Call, owed: _Owed) -> Task[None]:
     world = call.node.world
     deadline_ms = world.clock.monotonic_ms() + max(0, call.request.timeout_ms)
     for replica, answer, end_offset, epoch in owed.commits:
+        if answer.error_code:
+            continue  # it was not synced
         code = replica.state.decide_acknowledged(
             end_offset, epoch, replica.config.min_insync_replicas
         )
         if code is None:
             code = yield replica.commitment.until(end_offset, epoch, deadline_ms, world)
         if code:
-            replica.metrics.failed_produces += 1
-            answer.error_code, answer.base_offset = code, -1
-            answer.error_message = f"{replica.key}: {code.message}"
+            _fail(replica, answer, code, code.message)
+
+
+def _fail(replica: Replica, answer: PartitionProduceResponse, code: ErrorCode, why: str) -> None:
+    """Tell that records which were appended are not as safe as they were asked to be."""
+    replica.metrics.failed_produces += 1
+    answer.error_code, answer.base_offset = code, -1
+    answer.error_message = f"{replica.key}: {why}"

@@ -216,6 +216,22 @@ def test_a_sync_that_fails_is_told_and_never_forgotten(kit):
     assert answer(kit, records(), topic="t")[0] == ErrorCode.KAFKA_STORAGE_ERROR, "as its directory"
 
 
+def test_a_sync_that_fails_fails_its_partition_alone():
+    told = set()
+    for nth in range(2, 8):  # the first call writes the other topic's records
+        kit = NodeKit()
+        kit.create("t")
+        kit.create("safe", flush_messages="1")
+        both = request(records())
+        both.topic_data += request(records(), topic="safe").topic_data
+        kit.disk.fail_call(nth, errno.ENOSPC)
+        other, safe = (topic.partition_responses[0] for topic in kit.ask(both, 9).responses)
+        assert not other.error_code
+        told.add((ErrorCode(safe.error_code), safe.error_message))
+    assert (ErrorCode.NONE, None) in told
+    assert (ErrorCode.KAFKA_STORAGE_ERROR, "safe-0: could not be synced") in told
+
+
 def test_a_full_disk_refuses_and_takes_again_when_there_is_room(kit):
     assert answer(kit, records(10))[0] == ErrorCode.NONE
     room = kit.disk.capacity_bytes
