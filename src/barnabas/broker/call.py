@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.wire import frame
+from barnabas.wire.primitives import Message
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.broker.quotas import Bill
+    from barnabas.model.acl import Operation, ResourceType
     from barnabas.ports import Link
 
 
@@ -16,7 +18,7 @@ class Call:
     """What a handler gets: the decoded request, who sent it, and the node it came to."""
 
     __slots__ = (
-        "api_key", "bill", "client_id", "correlation_id", "frame", "link", "node", "request", "version",
+        "api_key", "bill", "client_id", "correlation_id", "denied", "frame", "link", "node", "request", "version",
     )  # fmt: skip
 
     def __init__(self, node: Node, link: Link, head: frame.RequestHead, body: memoryview) -> None:
@@ -30,6 +32,8 @@ class Call:
         self.correlation_id = head.correlation_id
         self.client_id = head.client_id
         self.request: Any = None
+        #: The answer to what the gate has taken out of the request; None if that is nothing.
+        self.denied: Any = None
         #: What it costs its sender; None if there is no quota.
         self.bill: Bill | None = None
 
@@ -42,4 +46,26 @@ class Call:
     def encode(self, response: Any) -> list[Any]:  # noqa: ANN401
         """Encode a response of this call's API and version, framed."""
         header = frame.response_header(self.correlation_id, self.api_key, self.version)
-        return frame.finish(response.encode(self.version), header)
+        return frame.finish(self.whole(response).encode(self.version), header)
+
+    def allows(
+        self, operation: Operation, kind: ResourceType, name: str, *, quietly: bool = False
+    ) -> bool:
+        """Tell whether its sender may do this; `quietly` where nobody asked for it by name."""
+        gate = self.node.gate
+        return gate is None or gate.allows(self, operation, kind, name, quietly=quietly)
+
+    def whole(self, response: Any) -> Any:  # noqa: ANN401
+        """Add the answer to what was taken out of the request, once."""
+        denied, self.denied = self.denied, None
+        return response if denied is None else join(response, denied)
+
+
+def join(response: Any, other: Any) -> Any:  # noqa: ANN401
+    """Put two answers to parts of one request together: everything that they list."""
+    assert isinstance(response, Message), "not encoded yet"
+    for field in other.__slots__:
+        more = getattr(other, field)
+        if isinstance(more, list):
+            setattr(response, field, [*(getattr(response, field) or ()), *more])
+    return response

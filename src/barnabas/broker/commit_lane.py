@@ -173,7 +173,8 @@ def open_commit_lane(
     node, asked, version = call.node, call.request, call.version
     hosted = node.coordinators.find(request.group_id)
     if (
-        len(call.frame) > PREFIX_BYTES_MAX
+        call.denied is not None
+        or len(call.frame) > PREFIX_BYTES_MAX
         or request.retention_time_ms != NO_RETENTION_TIME
         or hosted.replica.config.flush_messages != _UNLIMITED
         or hosted.replica.state.followers

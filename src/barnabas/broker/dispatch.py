@@ -18,11 +18,14 @@ from barnabas.broker.api import (
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_client_quotas,
     describe_cluster,
     describe_configs,
@@ -52,6 +55,7 @@ from barnabas.broker.api import (
     txn_offset_commit,
     write_txn_markers,
 )
+from barnabas.broker.permissions import PERMISSIONS
 from barnabas.wire import frame
 from barnabas.wire.messages.index import APIS
 
@@ -60,6 +64,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from barnabas.broker.call import Call
+    from barnabas.broker.permissions import Guard
     from barnabas.model.errors import ErrorCode
 
 
@@ -76,6 +81,8 @@ class Api:
     decode: Callable[[memoryview, int, int], Any]
     handle: Callable[[Call], Any]
     refuse: Callable[[Any, ErrorCode, str | None], Any]
+    #: Decides what of a request its sender may ask for, where there are access rules.
+    guard: Guard
     #: Its handler is done with the frame's memory when it returns or first waits.
     in_place: bool
     #: Tells of a request of many bytes whether it is decoded in the background: what is in it may be a few large things.
@@ -101,6 +108,7 @@ def _api(
         request.decode_prefix,
         module.handle,
         module.refuse,
+        PERMISSIONS[key],
         in_place,
         getattr(module, "is_long", _is_always_long),
         getattr(module, "handle_long", module.handle),
@@ -139,6 +147,9 @@ TABLE: Final[Mapping[int, Api]] = {
         _api(26, end_txn, (0, 5)),
         _api(27, write_txn_markers, (1, 2)),
         _api(28, txn_offset_commit, (0, 6)),
+        _api(29, describe_acls, (1, 3)),
+        _api(30, create_acls, (1, 3)),
+        _api(31, delete_acls, (1, 3)),
         _api(32, describe_configs, (1, 4)),
         _api(33, alter_configs, (0, 2)),
         _api(34, alter_replica_log_dirs, (1, 2)),

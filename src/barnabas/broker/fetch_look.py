@@ -19,7 +19,7 @@ from barnabas.wire.batch import BatchError
 from barnabas.wire.fetch_writer import NO_REPLICA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
@@ -81,6 +81,7 @@ class Look:
         "has_failed",
         "is_urgent",
         "leader_only",
+        "may_read",
         "readings",
         "size_bytes",
     )  # fmt: skip
@@ -91,6 +92,8 @@ class Look:
         """Look for at most so many bytes; `nowait` leaves out what is not in memory and names it in `cold`."""
         #: Do not read from a follower: its reader does not know that it might (KIP-392).
         self.leader_only = False
+        #: Tells of a topic whether its reader may read it; None where everybody may.
+        self.may_read: Callable[[str], bool] | None = None
         #: Something was found that is told without waiting for bytes.
         self.is_urgent = False
         self._node = node
@@ -143,6 +146,8 @@ class Look:
             if topic is None:
                 return ErrorCode.UNKNOWN_TOPIC_ID
             wanted.topic = topic.name
+        if self.may_read is not None and not self.may_read(wanted.topic):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return node.hosted(wanted.topic, wanted.partition)
 
     def _find_bytes(self, replica: Replica, reading: Reading, bound: int) -> ErrorCode | None:

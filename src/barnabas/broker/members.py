@@ -114,6 +114,8 @@ class Members:
         yield from self._register()
         self.in_sync.start()
         self.config_notices.start()
+        if node.acl_store is not None:
+            node.acl_store.follow()
         self.controller.start()
 
     def on_connected(self, session_id: int, *, is_new: bool) -> None:
@@ -189,6 +191,8 @@ class Members:
             yield from self._ask_to_go()
         self.controller.stop()
         self.config_notices.stop()
+        if node.acl_store is not None:
+            node.acl_store.stop()
         self.fetchers.close()
         if self._controller_channel is not None:
             self._controller_channel.close()

@@ -13,6 +13,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import dispatch, pieces, shutdown, startup
+from barnabas.broker.acl_store import AclStore
 from barnabas.broker.batch_check import OPENED_AT_ONCE
 from barnabas.broker.call import Call
 from barnabas.broker.cluster_view import ClusterView
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.controller import Office
     from barnabas.broker.dispatch import Api
+    from barnabas.broker.gate import Gate
     from barnabas.broker.members import Members
     from barnabas.broker.quotas import Bill
     from barnabas.broker.replicas import Replica
@@ -91,6 +93,9 @@ class Node:
         )
         #: How much clients may do.
         self.quotas = Quotas(self)
+        #: The access rules, and who asks them; None lets everybody do everything.
+        self.acl_store = AclStore(self) if config.get("authorizer.class.name") else None
+        self.gate: Gate | None = None if self.acl_store is None else self.acl_store.gate
         self.directories: list[LogDirectory] = []
         #: Which directory holds a partition's folder.
         self.placement = Placement()
@@ -184,7 +189,14 @@ class Node:
             self.quotas.begin(call)
         call.request = api.decode(body, head.api_version, head.body_pos)
         self.metrics.requests[head.api_key] += 1
-        return self._run(api, call, api.handle)
+        return self._run(api, call, api.handle if self.gate is None else self._handle_guarded)
+
+    def _handle_guarded(self, call: Call) -> Any:  # noqa: ANN401
+        """Let a handler see what its client may touch."""
+        assert self.gate is not None
+        api = self._apis[call.api_key]
+        call.denied = api.guard(self.gate, call, api.refuse)
+        return api.handle(call)
 
     def on_disconnect(self, link: Link) -> None:
         """Forget a closed link and what it was waiting for."""
@@ -302,6 +314,8 @@ class Node:
         if call.bill is not None:
             self._throttle(call, call.bill, response)
         if response is NO_REPLY:
+            if call.denied is not None:
+                raise CloseLink("no answer was asked for, and not everything was allowed")
             return []
         try:
             return call.encode(response)
@@ -369,6 +383,9 @@ class Node:
             raise CloseLink(str(problem)) from problem
         self.metrics.requests[call.api_key] += 1
         try:
+            if self.gate is not None:
+                judge = partial(api.guard, self.gate, call, api.refuse)
+                call.denied = yield partial(self.world.background.run, judge)
             response = api.handle_long(call)
             if type(response) is GeneratorType:
                 response = yield from response
@@ -380,7 +397,7 @@ class Node:
         # What a long request is answered is long, too.
         if call.bill is not None:
             pieces.tell_throttle(response, call.bill.settle())
-        encode = partial(pieces.encode, response, call.version)
+        encode = partial(pieces.encode, call.whole(response), call.version)
         return (yield partial(self.world.background.run, encode))
 
     def _refuse(self, api: Api, call: Call, problem: BaseException) -> Any:  # noqa: ANN401

@@ -112,6 +112,10 @@ def tell_throttle(response: Any, throttle_ms: int) -> None:  # noqa: ANN401
         response.throttle_time_ms = throttle_ms
 
 
+def _build_whole(build: Callable[[], Response], call: Call) -> Any:  # noqa: ANN401
+    return call.whole(build())
+
+
 class Pieces:
     """The work for one request. `finishes`: it changes something, and goes on when its client has gone."""
 
@@ -162,6 +166,8 @@ class Pieces:
 
     def respond(self, build: Callable[[], Response]) -> Task[Response]:
         """Make the response: here if it is small, else in the background, so `build` may touch only what is its own."""
+        if self._call.denied is not None:
+            build = partial(_build_whole, build, self._call)
         if not self._was_paused:
             return build()
         version, bill = self._call.version, self._call.bill

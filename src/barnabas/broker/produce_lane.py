@@ -219,6 +219,7 @@ def may_repeat(call: Call, replica: Replica, header: BatchHeader) -> bool:
     config, topics = replica.config, call.request.topic_data
     return (
         call.version >= FIRST_VERSION
+        and call.denied is None
         and call.request.acks != 0
         and not (call.request.acks == _ACKS_ALL and replica.state.followers)
         and not header.attributes & ~CODEC_MASK

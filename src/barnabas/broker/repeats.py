@@ -20,8 +20,10 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from barnabas.model.principal import ANONYMOUS
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     from barnabas.broker.call import Call
     from barnabas.broker.metrics import Metrics
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Lanes of one version that the node keeps, the oldest goes first: about 1 KB each.
 LANES_MAX: Final = 16_384
+#: Whose lanes the node keeps, where clients may not all do the same: the oldest goes first.
+OWNERS_MAX: Final = 1024
 #: What repeats may have this many bytes: a client id or tagged fields can be of any length, and it is kept.
 PREFIX_BYTES_MAX: Final = 1024
 #: Forms that a connection tries, one for each API, version and length of what repeats (say, of a topic's name).
@@ -86,16 +90,21 @@ class Staging:
         self.staged: list[tuple[Link, Lane, int, Any]] = []
         #: By partition and producer: the epoch and sequence that follow what is staged. Never gone through.
         self.sequences: dict[tuple[object, int], tuple[int, int]] = {}
-        self._lanes: dict[int, dict[bytes, Lane]] = {}
+        self._lanes: dict[tuple[int, Hashable], dict[bytes, Lane]] = {}
         #: The time of the turn by both clocks, by which requests are judged.
         self.now_ms = self.monotonic_ms = 0
 
-    def lanes(self, kind: int) -> dict[bytes, Lane]:
+    def lanes(self, kind: int, owner: Hashable = ANONYMOUS) -> dict[bytes, Lane]:
         """Give the lanes of one API version by what repeats in their requests: client id, topic, partition, acks.
 
-        They are no connection's own. Once connections have principals these belong to what is looked up.
+        They are no connection's own: they belong to all that may do the same, which is what `owner` stands for.
         """
-        return self._lanes.setdefault(kind, {})
+        lanes = self._lanes.get((kind, owner))
+        if lanes is None:
+            if len(self._lanes) >= OWNERS_MAX:
+                self._lanes.pop(next(iter(self._lanes))).clear()  # connections hold it, too
+            lanes = self._lanes[kind, owner] = {}
+        return lanes
 
     def close_all(self) -> None:
         """Let everybody go the general way once: what a client may do has changed."""
@@ -148,10 +157,11 @@ class Staging:
 class Repeats:
     """The requests that one connection repeats."""
 
-    __slots__ = ("_forms", "_link", "_staging")
+    __slots__ = ("_forms", "_link", "_owner", "_staging")
 
-    def __init__(self, link: Link, staging: Staging) -> None:
+    def __init__(self, link: Link, staging: Staging, owner: Hashable) -> None:
         """Start without a lane."""
+        self._owner = owner
         self._link = link
         self._staging = staging
         self._forms: list[_Form] = []
@@ -159,7 +169,7 @@ class Repeats:
     def find(self, frame: memoryview, end: int) -> Lane | None:
         """Look up the lane of a request, without its length, by what repeats up to `end`; recognise such ones from now on."""
         (kind,) = _KIND(frame)
-        lanes = self._staging.lanes(kind)
+        lanes = self._staging.lanes(kind, self._owner)
         form = (end + 4, _prefix_reader(end + 4 - PREFIX_AT), kind, lanes)
         if form not in self._forms:
             self._forms = [form, *self._forms[: FORMS_MAX - 1]]
@@ -168,7 +178,7 @@ class Repeats:
     def add(self, frame: memoryview, end: int, lane: Lane) -> None:
         """Let requests that are the same up to there go this lane."""
         (kind,) = _KIND(frame)
-        lanes = self._staging.lanes(kind)
+        lanes = self._staging.lanes(kind, self._owner)
         if len(lanes) >= LANES_MAX:
             del lanes[next(iter(lanes))]
         lanes[bytes(frame[PREFIX_AT - 4 : end])] = lane
@@ -212,7 +222,16 @@ def open_lane(
         return
     repeats: Repeats | None = call.link.lanes
     if repeats is None:
-        repeats = call.link.lanes = Repeats(call.link, call.node.staging)
+        repeats = call.link.lanes = Repeats(call.link, call.node.staging, _owner(call))
     lane = repeats.find(call.frame, end)
     if lane is None or not is_open(lane):
         repeats.add(call.frame, end, make())
+
+
+def _owner(call: Call) -> Hashable:
+    """Tell who shares lanes: connections of one principal, which has its quotas; with access rules, from one address."""
+    return (
+        call.link.principal
+        if call.node.gate is None
+        else (call.link.principal, call.link.peer_host)
+    )

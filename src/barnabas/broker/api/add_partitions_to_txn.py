@@ -8,6 +8,7 @@ from barnabas.broker.pieces import Pieces
 from barnabas.broker.tasks import side_by_side
 from barnabas.broker.transactions import fenced_code
 from barnabas.core.txn.requests import PartitionsRequest
+from barnabas.model.acl import Operation, ResourceType
 from barnabas.model.cluster import INTERNAL_TOPICS
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.model.ids import TopicPartition
@@ -81,7 +82,7 @@ def _look_up(
     counts: list[int | None] = []
     for topic in transaction.topics:
         known = call.node.topics.by_name.get(topic.name)
-        if is_client and topic.name in INTERNAL_TOPICS:
+        if is_client and not _may_write(call, topic.name):
             counts.append(None)
         else:
             counts.append(0 if known is None else len(known.partitions))
@@ -90,6 +91,10 @@ def _look_up(
             yield pieces.pause
     partition_count = sum(len(topic.partitions) for topic in transaction.topics)
     return (yield from pieces.work(partition_count, lambda: _judge(transaction.topics, counts)))
+
+
+def _may_write(call: Call, topic: str) -> bool:
+    return topic not in INTERNAL_TOPICS and call.allows(Operation.WRITE, ResourceType.TOPIC, topic)
 
 
 def _judge(topics: list[AddPartitionsToTxnTopic], counts: list[int | None]) -> tuple[_Codes, bool]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.authorized import GROUP_OPERATIONS, NOT_ASKED
+from barnabas.broker.authorized import NOT_ASKED, operations
 from barnabas.broker.pieces import Pieces
+from barnabas.model.acl import Operation, ResourceType
 from barnabas.model.errors import ErrorCode, KafkaError, shortened
 from barnabas.wire.messages.consumer_group_describe import (
     Assignment,
@@ -32,11 +33,10 @@ def handle(call: Call) -> Task[Response]:
     request: ConsumerGroupDescribeRequest = call.request
     if not call.node.coordinators.serves("consumer"):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the consumer protocol is switched off")
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     pieces = Pieces(call)
     groups = []
     for group_id in request.group_ids:
-        described = yield from _describe(call, group_id, operations)
+        described = yield from _describe(call, group_id)
         groups.append(described)
         pieces.count(1 + len(described.members))
         if pieces.is_full:
@@ -53,7 +53,13 @@ def refuse(
     )
 
 
-def _describe(call: Call, group_id: str, operations: int) -> Task[DescribedGroup]:
+def _operations(call: Call, group_id: str) -> int:
+    if not call.request.include_authorized_operations:
+        return NOT_ASKED
+    return operations(call, ResourceType.GROUP, group_id)
+
+
+def _describe(call: Call, group_id: str) -> Task[DescribedGroup]:
     if not group_id:
         return _failed(group_id, ErrorCode.INVALID_GROUP_ID, None)
     coordinators = call.node.coordinators
@@ -65,6 +71,12 @@ def _describe(call: Call, group_id: str, operations: int) -> Task[DescribedGroup
         )
     except KafkaError as problem:
         return _failed(group_id, problem.code, problem.message or None)
+    if not _may_see_topics(call, found):
+        return _failed(
+            group_id,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "The group has described topic(s) that the client is not authorized to describe.",
+        )
     return DescribedGroup(
         error_code=found.error_code,
         error_message=_short(found.error_message),
@@ -74,7 +86,23 @@ def _describe(call: Call, group_id: str, operations: int) -> Task[DescribedGroup
         assignment_epoch=found.assignment_epoch,
         assignor_name=found.assignor_name,
         members=[_member(one) for one in found.members],
-        authorized_operations=NOT_ASKED if found.error_code else operations,
+        authorized_operations=NOT_ASKED if found.error_code else _operations(call, group_id),
+    )
+
+
+def _may_see_topics(call: Call, found: DescribedConsumerGroup) -> bool:
+    """Tell whether a client may know of everything that members read: else it is told of none of them, as in Kafka."""
+    if call.node.gate is None:
+        return True
+    names = [
+        topic.topic_name
+        for member in found.members
+        for topics in (member.assignment, member.target_assignment)
+        for topic in topics
+    ]
+    return all(
+        call.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        for name in dict.fromkeys(names)
     )
 
 

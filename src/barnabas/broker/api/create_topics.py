@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker import topic_creation
 from barnabas.broker.pieces import Pieces
 from barnabas.broker.tasks import drive, together
+from barnabas.model.acl import Operation, ResourceType
 from barnabas.model.config.describe import describe_topic
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.create_topics import (
@@ -124,11 +125,19 @@ def _created(
     call: Call, topic: Topic, configs: list[CreatableTopicConfigs]
 ) -> CreatableTopicResult:
     result = CreatableTopicResult(name=topic.name, topic_id=topic.id)
-    if call.version >= _DETAILS_SINCE:
+    if call.version >= _DETAILS_SINCE and not _may_see_configs(call, topic.name):
+        result.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        result.num_partitions = result.replication_factor = -1
+        result.configs = None
+    elif call.version >= _DETAILS_SINCE:
         result.num_partitions = len(topic.partitions)
         result.replication_factor = len(topic.partitions[0].replicas)
         result.configs = configs
     return result
+
+
+def _may_see_configs(call: Call, topic: str) -> bool:
+    return call.allows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic, quietly=True)
 
 
 def _described(call: Call, topic: Topic) -> list[CreatableTopicConfigs]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.authorized import CLUSTER_OPERATIONS, NOT_ASKED
+from barnabas.broker.authorized import NOT_ASKED, cluster_operations
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -44,7 +44,7 @@ def handle(call: Call) -> DescribeClusterResponse:
             DescribeClusterBroker(broker_id=broker_id, host=host, port=port, rack=rack)
             for broker_id, host, port, rack in node.cluster.addresses(call.link)
         ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(call) if asked else NOT_ASKED,
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker.authorized import GROUP_OPERATIONS, NOT_ASKED
+from barnabas.broker.authorized import NOT_ASKED, operations
 from barnabas.broker.pieces import Pieces
+from barnabas.model.acl import ResourceType
 from barnabas.model.errors import ErrorCode, KafkaError, shortened
 from barnabas.wire.messages.describe_groups import (
     DescribedGroup,
@@ -27,11 +28,10 @@ _NOT_FOUND_SINCE: Final = 6
 def handle(call: Call) -> Task[Response]:
     """Describe each group named."""
     request: DescribeGroupsRequest = call.request
-    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     pieces = Pieces(call)
     groups = []
     for group_id in request.groups:
-        described = yield from _describe(call, group_id, operations)
+        described = yield from _describe(call, group_id)
         groups.append(described)
         pieces.count(1 + len(described.members))
         if pieces.is_full:
@@ -46,7 +46,13 @@ def refuse(
     return DescribeGroupsResponse(groups=[_failed(one, code, message) for one in request.groups])
 
 
-def _describe(call: Call, group_id: str, operations: int) -> Task[DescribedGroup]:
+def _operations(call: Call, group_id: str) -> int:
+    if not call.request.include_authorized_operations:
+        return NOT_ASKED
+    return operations(call, ResourceType.GROUP, group_id)
+
+
+def _describe(call: Call, group_id: str) -> Task[DescribedGroup]:
     coordinators = call.node.coordinators
     try:
         hosted = coordinators.find(group_id)
@@ -75,7 +81,9 @@ def _describe(call: Call, group_id: str, operations: int) -> Task[DescribedGroup
             )
             for one in found.members
         ],
-        authorized_operations=NOT_ASKED if told and found.error_code else operations,
+        authorized_operations=NOT_ASKED
+        if told and found.error_code
+        else _operations(call, group_id),
     )
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker.authorized import TOPIC_OPERATIONS
+from barnabas.broker.authorized import NOT_ASKED, operations
+from barnabas.model.acl import Operation, ResourceType
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.model.ids import topic_name_problem
 from barnabas.wire.messages.describe_topic_partitions import (
@@ -28,21 +29,25 @@ def handle(call: Call) -> DescribeTopicPartitionsResponse:
     """Fill one page, from the cursor on."""
     request: DescribeTopicPartitionsRequest = call.request
     node, cursor = call.node, request.cursor
-    names = _names(node, request)
+    names = _names(call)
     room = node.config.get_int("max.request.partition.size.limit")
     room = max(1, min(room, request.response_partition_limit))
     response = DescribeTopicPartitionsResponse()
     for name in names:
+        if not call.allows(Operation.DESCRIBE, ResourceType.TOPIC, name, quietly=not request.topics):
+            if request.topics:
+                response.topics.append(_denied(name))
+            continue
         if room == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         topic = node.topics.by_name.get(name)
         if topic is None:
-            response.topics.append(_unknown(name))
+            response.topics.append(_unknown(call, name))
             continue
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         end = min(len(topic.partitions), start + room)
-        response.topics.append(_describe(node, topic, range(start, end)))
+        response.topics.append(_describe(call, topic, range(start, end)))
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
@@ -62,8 +67,9 @@ def refuse(
     )
 
 
-def _names(node: Node, request: DescribeTopicPartitionsRequest) -> list[str]:
+def _names(call: Call) -> list[str]:
     """List the topics asked for, or all, from the cursor's on."""
+    node, request = call.node, call.request
     cursor = request.cursor
     first = "" if cursor is None else cursor.topic_name
     asked = {topic.name for topic in request.topics} or node.topics.by_name
@@ -81,13 +87,13 @@ def _names(node: Node, request: DescribeTopicPartitionsRequest) -> list[str]:
     return names
 
 
-def _describe(node: Node, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+def _describe(call: Call, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=[_partition(node, topic, index) for index in indexes],
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        partitions=[_partition(call.node, topic, index) for index in indexes],
+        topic_authorized_operations=operations(call, ResourceType.TOPIC, topic.name),
     )
 
 
@@ -107,9 +113,18 @@ def _partition(node: Node, topic: Topic, index: int) -> DescribeTopicPartitionsR
     )
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=NOT_ASKED
+    )
+
+
+def _unknown(call: Call, name: str) -> DescribeTopicPartitionsResponseTopic:
     invalid = topic_name_problem(name) is not None
     code = ErrorCode.INVALID_TOPIC_EXCEPTION if invalid else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+        error_code=code,
+        name=name,
+        topic_authorized_operations=operations(call, ResourceType.TOPIC, name),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker.pieces import Pieces
+from barnabas.model.acl import Operation, ResourceType
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -67,8 +68,12 @@ def _describe(call: Call, transactional_id: str) -> Task[TransactionState]:
         transaction_start_time_ms=found.start_ms,
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
-        topics=_by_topic(found.partitions),
+        topics=_by_topic(one for one in found.partitions if _may_see(call, one.topic)),
     )
+
+
+def _may_see(call: Call, topic: str) -> bool:
+    return call.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic, quietly=True)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[TopicData]:

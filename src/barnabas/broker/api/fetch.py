@@ -22,6 +22,7 @@ from barnabas.broker.pieces import PIECE, Pieces
 from barnabas.broker.replicas import commit_key, stable_key
 from barnabas.core.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
 from barnabas.core.waiting import Waiter
+from barnabas.model.acl import CLUSTER_NAME, Operation, ResourceType
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.batch import BatchError
 from barnabas.wire.fetch_writer import FetchWriter
@@ -61,7 +62,9 @@ def handle(call: Call, taken: Partitions | None = None) -> Any:  # noqa: ANN401
         if call.node.is_lone:
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "this node has no followers")
         call.bill = None  # replication has its own throttle
-        fetch: _Fetch = _FollowerFetch(call, broker_id)
+        fetch: _Fetch = _DeniedFetch(call)
+        if call.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+            fetch = _FollowerFetch(call, broker_id)
     else:
         if call.bill is not None:
             request.max_bytes = call.bill.limit_fetch(request.max_bytes)
@@ -283,6 +286,7 @@ class _Fetch:
             by_id=call.version >= TOPIC_IDS_SINCE, committed_only=self._committed_only, nowait=nowait,
         )  # fmt: skip
         look.leader_only = call.version < _FOLLOWERS_SINCE
+        look.may_read = None if call.node.gate is None else call.node.gate.reader(call)
         if isinstance(look, NearLook):
             look.rack = rack
         return look
@@ -455,6 +459,17 @@ class _Fetch:
         answer = _Answer(session_id, readings, shows_aborted=self._committed_only)
         answer.count(self.call.node.metrics, is_copied=self.is_of_follower)
         return answer
+
+
+class _DeniedFetch(_Fetch):
+    """One fetch of somebody who says to be a follower and may not be one: as in Kafka, every topic is denied to it."""
+
+    __slots__ = ()
+
+    def _new_look(self, *, nowait: bool) -> Look:
+        look = super()._new_look(nowait=nowait)
+        look.may_read = lambda _topic: False
+        return look
 
 
 class _FollowerFetch(_Fetch):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.pieces import PIECE, Pieces
 from barnabas.core.group.shard import ListRequest
+from barnabas.model.acl import CLUSTER_NAME, Operation, ResourceType
 from barnabas.wire.messages.list_groups import (
     ListedGroup,
     ListGroupsRequest,
@@ -29,6 +30,7 @@ def handle(call: Call) -> Task[Response]:
     coordinators = call.node.coordinators
     pieces = Pieces(call)
     listed: list[listing.ListedGroup] = []
+    sees_all = call.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True)
     for hosted in coordinators.all_loaded():
         group_ids = list(hosted.shard.groups)
         # Also where there are none now: that they went may not be synced yet.
@@ -37,11 +39,16 @@ def handle(call: Call) -> Task[Response]:
                 break  # gone in a pause, and its groups with it
             some = group_ids[first : first + PIECE]
             request = ListRequest(some, asked.states_filter, asked.types_filter)
-            listed += yield coordinators.asking(hosted, partial(_list, request))
+            found = yield coordinators.asking(hosted, partial(_list, request))
+            listed += [one for one in found if sees_all or _may_see(call, one.group_id)]
             pieces.count(len(some))
             if pieces.is_full:
                 yield pieces.pause
     return (yield from pieces.respond(lambda: _response(listed)))
+
+
+def _may_see(call: Call, group_id: str) -> bool:
+    return call.allows(Operation.DESCRIBE, ResourceType.GROUP, group_id, quietly=True)
 
 
 def _list(request: ListRequest, shard: GroupShard, ticket: Ticket, *_times: int) -> Result:

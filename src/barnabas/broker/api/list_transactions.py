@@ -10,6 +10,7 @@ from barnabas.core.group.consumer.requests import RefusedError
 from barnabas.core.group.consumer.subscription import compile_pattern
 from barnabas.core.txn.requests import ListRequest
 from barnabas.core.txn.states import BY_TITLE
+from barnabas.model.acl import Operation, ResourceType
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -45,12 +46,18 @@ def handle(call: Call) -> Task[Response]:
             request = ListRequest(
                 some, asked.producer_id_filters, asked.state_filters, asked.duration_filter, matches
             )
-            listed += yield transactions.asking(hosted, partial(_list, request))
+            found = yield transactions.asking(hosted, partial(_list, request))
+            listed += [one for one in found if _may_see(call, one.transactional_id)]
             pieces.count(len(some))
             if pieces.is_full:
                 yield pieces.pause
     unknown = [name for name in asked.state_filters if name not in BY_TITLE]
     return (yield from pieces.respond(lambda: _response(listed, unknown)))
+
+
+def _may_see(call: Call, transactional_id: str) -> bool:
+    kind = ResourceType.TRANSACTIONAL_ID
+    return call.allows(Operation.DESCRIBE, kind, transactional_id, quietly=True)
 
 
 def _list(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker import topic_creation
-from barnabas.broker.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from barnabas.broker.authorized import NOT_ASKED, cluster_operations, operations
 from barnabas.broker.pieces import Pieces
+from barnabas.model.acl import CLUSTER_NAME, Operation, ResourceType
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.model.ids import topic_name_problem
 from barnabas.wire.messages.metadata import (
@@ -36,7 +37,6 @@ def handle(call: Call) -> Task[Response]:
     request: MetadataRequest = call.request
     node = call.node
     every = request.topics is None or (call.version == 0 and not request.topics)
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     pieces = Pieces(call)
     topics = []
     if every:
@@ -44,15 +44,18 @@ def handle(call: Call) -> Task[Response]:
             topic = node.topics.by_name.get(name)
             if topic is None:
                 continue  # deleted during a pause
-            topics.append(_known(node, topic, operations))
-            pieces.count(1 + len(topic.partitions))
+            pieces.count(1)
+            if not call.allows(Operation.DESCRIBE, ResourceType.TOPIC, name, quietly=True):
+                continue
+            topics.append(_known(call, topic))
+            pieces.count(len(topic.partitions))
             if pieces.is_full:
                 yield pieces.pause
     else:
         _check_wanted(call)
         told: dict[tuple[str | None, bytes], None] = {}
         for wanted in request.topics or ():
-            answer = yield from _answer(call, wanted, operations)
+            answer = yield from _answer(call, wanted)
             # A topic that is asked for twice, also once by name and once by id, is told once.
             key = (answer.name, answer.topic_id)
             if key not in told:
@@ -61,7 +64,7 @@ def handle(call: Call) -> Task[Response]:
             pieces.count(1 + len(answer.partitions))
             if pieces.is_full:
                 yield pieces.pause
-    cluster_operations = request.include_cluster_authorized_operations
+    asked = request.include_cluster_authorized_operations
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=broker_id, host=host, port=port, rack=rack)
@@ -70,7 +73,7 @@ def handle(call: Call) -> Task[Response]:
         cluster_id=node.cluster_id,
         controller_id=node.cluster.controller_id,
         topics=topics,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if cluster_operations else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(call) if asked else NOT_ASKED,
     )
     return (yield from pieces.respond(lambda: response))
 
@@ -94,27 +97,45 @@ def _check_wanted(call: Call) -> None:
             )
 
 
-def _answer(
-    call: Call, wanted: MetadataRequestTopic, operations: int
-) -> Task[MetadataResponseTopic]:
-    node = call.node
+def _answer(call: Call, wanted: MetadataRequestTopic) -> Task[MetadataResponseTopic]:
+    node, denied = call.node, ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if wanted.name is None or wanted.topic_id != _NO_ID:  # with an id, Java leaves the name empty
         topic = node.topics.by_id.get(wanted.topic_id)
         if topic is None:
             return _failed(None, wanted.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        if not call.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            return _failed(None, wanted.topic_id, denied)
     else:
+        # Before anybody looks whether it exists.
+        if not call.allows(Operation.DESCRIBE, ResourceType.TOPIC, wanted.name):
+            return _failed(wanted.name, wanted.topic_id, denied)
         topic = node.topics.by_name.get(wanted.name)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic is None and topic_name_problem(wanted.name) is not None:
             code = ErrorCode.INVALID_TOPIC_EXCEPTION
-        elif topic is None and _may_create(call):
+        elif topic is None and _is_auto_created(call):
+            if not _may_create(call, wanted.name):
+                return _failed(wanted.name, wanted.topic_id, denied)
             topic, code = yield from _auto_create(node, wanted.name)
     if topic is None:
-        return _failed(wanted.name, wanted.topic_id, code, operations)
-    return _known(node, topic, operations)
+        told = _topic_operations(call, wanted.name or "")
+        return _failed(wanted.name, wanted.topic_id, code, told)
+    return _known(call, topic)
 
 
-def _may_create(call: Call) -> bool:
+def _topic_operations(call: Call, name: str) -> int:
+    if not call.request.include_topic_authorized_operations:
+        return NOT_ASKED
+    return operations(call, ResourceType.TOPIC, name)
+
+
+def _may_create(call: Call, name: str) -> bool:
+    return call.allows(
+        Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME, quietly=True
+    ) or call.allows(Operation.CREATE, ResourceType.TOPIC, name)
+
+
+def _is_auto_created(call: Call) -> bool:
     asked = call.version < _AUTO_CREATE_FLAG_SINCE or call.request.allow_auto_topic_creation
     return bool(asked) and call.node.config.get_bool("auto.create.topics.enable")
 
@@ -129,8 +150,8 @@ def _auto_create(node: Node, name: str) -> Task[tuple[Topic | None, ErrorCode]]:
     return node.topics.by_name.get(name), ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def _known(node: Node, topic: Topic, operations: int) -> MetadataResponseTopic:
-    partitions = []
+def _known(call: Call, topic: Topic) -> MetadataResponseTopic:
+    node, partitions = call.node, []
     for index, partition in enumerate(topic.partitions):
         error_code, leader, offline = node.cluster.leadership(topic, index)
         partitions.append(
@@ -149,16 +170,16 @@ def _known(node: Node, topic: Topic, operations: int) -> MetadataResponseTopic:
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=partitions,
-        topic_authorized_operations=operations,
+        topic_authorized_operations=_topic_operations(call, topic.name),
     )
 
 
 def _failed(
-    name: str | None, topic_id: bytes, code: ErrorCode, operations: int = NOT_ASKED
+    name: str | None, topic_id: bytes, code: ErrorCode, told: int = NOT_ASKED
 ) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=code,
         name=name,
         topic_id=topic_id if name is None else _NO_ID,
-        topic_authorized_operations=operations,
+        topic_authorized_operations=told,
     )

@@ -13,6 +13,7 @@ from barnabas.core.group.offset_requests import (
     FetchRequest,
     FetchTopic,
 )
+from barnabas.model.acl import Operation, ResourceType
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -53,13 +54,15 @@ def handle(call: Call) -> Task[Response]:
     request: OffsetFetchRequest = call.request
     pieces = Pieces(call)
     if call.version < _MANY_SINCE:
-        topics = None
+        topics, denied = None, list[_Topic]()
         if request.topics is not None:
             topics = [
                 FetchTopic(one.name, NO_TOPIC_ID, one.partition_indexes) for one in request.topics
             ]
+            topics = _allowed(call, topics, denied)
         asked = FetchRequest(request.group_id, topics, require_stable=request.require_stable)
         reply = yield from _fetch(call, pieces, asked)
+        reply.topics += [(name, offsets) for name, _id, offsets in denied]
         return (yield from pieces.respond(lambda: _old_response(call.version, request, reply)))
     told = []
     for group in request.groups:
@@ -90,6 +93,7 @@ def _fetch(call: Call, pieces: Pieces, request: FetchRequest) -> Task[FetchReply
     """Ask for the offsets of one group; for those of many partitions some at a time."""
     if request.topics is None:
         reply = yield from _ask(call, request)
+        reply.topics = [one for one in reply.topics if _may_see(call, one[0], quietly=True)]
         pieces.count(1 + sum(len(offsets) for _name, offsets in reply.topics))
         if pieces.is_full:
             yield pieces.pause
@@ -106,6 +110,25 @@ def _fetch(call: Call, pieces: Pieces, request: FetchRequest) -> Task[FetchReply
         if pieces.is_full:
             yield pieces.pause
     return whole
+
+
+def _may_see(call: Call, topic: str, *, quietly: bool = False) -> bool:
+    return call.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic, quietly=quietly)
+
+
+def _allowed(call: Call, topics: list[FetchTopic], denied: list[_Topic]) -> list[FetchTopic]:
+    """Keep the topics that a client may know of; what it is told of the others goes to `denied`."""
+    if call.node.gate is None:
+        return topics
+    code, kept = ErrorCode.TOPIC_AUTHORIZATION_FAILED, []
+    for one in topics:
+        if _may_see(call, one.name):
+            kept.append(one)
+        else:
+            offsets = [FetchedOffset(index, error_code=code) for index in one.partitions]
+            name = "" if call.version >= _TOPIC_IDS_SINCE else one.name
+            denied.append((name, one.topic_id, offsets))
+    return kept
 
 
 def _cut(topics: list[FetchTopic]) -> Iterator[list[tuple[int, FetchTopic]]]:
@@ -149,6 +172,7 @@ def _fetch_group(call: Call, pieces: Pieces, group: OffsetFetchRequestGroup) -> 
             if by_id
             else [FetchTopic(t.name, NO_TOPIC_ID, t.partition_indexes) for t in group.topics]
         )
+        topics = _allowed(call, topics, refused)
     request = FetchRequest(
         group.group_id, topics, group.member_id, group.member_epoch, call.request.require_stable
     )

@@ -10,15 +10,19 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.model.config.types import (
-    Feature,
+    Allowed,
     Importance,
     Kind,
     Setting,
     Update,
     at_least,
     one_of,
-    only_empty,
     settings,
+)
+
+_AUTHORIZERS: Final = (
+    "kafka.security.authorizer.AclAuthorizer",
+    "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 )
 
 SECURITY_SETTINGS: Final = settings(
@@ -26,24 +30,24 @@ SECURITY_SETTINGS: Final = settings(
         "authorizer.class.name",
         Kind.STRING,
         "",
-        "Who decides what a user may do; empty lets everybody do everything.",
-        allowed=only_empty("there is no authorizer yet"),
+        "Who decides what a user may do; empty lets everybody do everything. Both names stand for the access rules of this broker.",
+        allowed=Allowed(
+            "empty, or one of " + ", ".join(_AUTHORIZERS),
+            lambda value: value in ("", *_AUTHORIZERS),
+        ),
         importance=Importance.LOW,
-        feature=Feature.SECURITY,
     ),
     Setting(
         "super.users",
         Kind.STRING,
         "",
         "Users that may do everything, with semicolons: User:NAME.",
-        feature=Feature.SECURITY,
     ),
     Setting(
         "allow.everyone.if.no.acl.found",
         Kind.BOOLEAN,
         False,
         "Whether a resource without rules is open to everybody.",
-        feature=Feature.SECURITY,
     ),
     Setting(
         "connection.failed.authentication.delay.ms",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from barnabas.model.config.types import ConfigProblem
+from barnabas.model.principal import parse_principal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +38,16 @@ def check_rules(values: Mapping[str, Value], topic_defaults: Mapping[str, Value]
     _check_order(values)
     _check_times(topic_defaults)
     _check_sizes(values)
+    _check_super_users(values)
+
+
+def _check_super_users(values: Mapping[str, Value]) -> None:
+    for one in str(values["super.users"]).split(";"):
+        try:
+            if one.strip():
+                parse_principal(one.strip())
+        except ValueError as problem:
+            raise ConfigProblem("super.users", f"super.users: {problem}") from None
 
 
 def _check_identity(values: Mapping[str, Value]) -> None:

@@ -79,7 +79,8 @@ def test_what_has_no_effect_is_said_and_not_kept():
         ({"log.segment.byte": "1"}, "did you mean log.segment.bytes?"),
         ({"log.segment.bytes": "1"}, "at least 1048576"),
         ({"listeners": "SSL://:9092"}, "this broker speaks PLAINTEXT only"),
-        ({"authorizer.class.name": "some.Authorizer"}, "there is no authorizer yet"),
+        ({"authorizer.class.name": "some.Authorizer"}, "kafka.security.authorizer.AclAuthorizer"),
+        ({"super.users": "User:root;alice"}, "'alice' is no principal"),
     ],
 )
 def test_wrong_settings_are_refused(static, part):

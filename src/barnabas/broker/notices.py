@@ -1,0 +1,109 @@
+"""Notices in the store, each read once: how a broker hears what another one, or a tool, has changed.
+
+Job: watch a path, hand every notice below it that is new to whoever takes them. A notice says only that something changed: what is
+so is what stands at its place. Must not know: what notices are about.
+
+Invariants: none is left out while this broker listens. Where some are gone before they were seen (it was away too long, or others
+tidied up), `take_all` is called instead. Notices beyond the newest KEPT are taken away.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.broker.cluster_znodes import notice_number
+from barnabas.broker.tasks import drive
+from barnabas.ports import CoordinationError, Delete
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.broker.node import Node
+    from barnabas.broker.tasks import Task
+    from barnabas.ports import Watch, ZNode
+
+log = logging.getLogger(__name__)
+
+#: Enough for every broker that is not away; who was away reads everything.
+KEPT: Final = 1000
+_RETRY_MS: Final = 500
+
+
+class Notices:
+    """Follows one path."""
+
+    def __init__(
+        self,
+        node: Node,
+        path: str,
+        take: Callable[[ZNode], Task[None]],
+        take_all: Callable[[], Task[None]],
+    ) -> None:
+        """Have seen none."""
+        self._node = node
+        self._path = path
+        self._take = take
+        self._take_all = take_all
+        self._watch: Watch | None = None
+        self._seen = -1
+        self._is_looking = False
+        self._look_again = False
+
+    def start(self) -> None:
+        """Look, and look again whenever there may be a new one."""
+        self._watch = self._node.world.coordination.watch(self._path, self._look)
+        self._look()
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    def _look(self) -> None:
+        self._look_again = True
+        if not self._is_looking:
+            self._is_looking = True
+            drive(self._read_new(), self._on_read)
+
+    def _on_read(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+        self._is_looking = False
+        if problem is not None:
+            log.error("cannot follow %s", self._path, exc_info=problem)
+
+    def _read_new(self) -> Task[None]:
+        node, coordination = self._node, self._node.world.coordination
+        while self._look_again and self._watch is not None:
+            self._look_again = False
+            try:
+                names = yield partial(coordination.read_children, self._path)
+                yield from self._take_new(sorted(names or (), key=notice_number))
+            except OSError as problem:
+                log.warning("cannot read %s: %s", self._path, problem)
+                yield partial(node.pause, _RETRY_MS)
+                self._look_again = True
+
+    def _take_new(self, names: Sequence[str]) -> Task[None]:
+        new = [name for name in names if notice_number(name) > self._seen]
+        if new and notice_number(new[0]) > self._seen + 1:
+            yield from self._take_all()
+            self._seen = notice_number(new[-1])
+        for name in new:
+            if notice_number(name) > self._seen:
+                found = yield partial(self._node.world.coordination.read, f"{self._path}/{name}")
+                if found is None:
+                    yield from self._take_all()
+                else:
+                    yield from self._take(found)
+                self._seen = notice_number(name)
+        yield from self._tidy_up(names[:-KEPT])
+
+    def _tidy_up(self, names: Sequence[str]) -> Task[None]:
+        for name in names:
+            delete = [Delete(f"{self._path}/{name}")]
+            try:
+                yield partial(self._node.world.coordination.commit, delete)
+            except CoordinationError:
+                continue  # another broker was faster
