@@ -101,8 +101,7 @@ def _may_see_topics(call: Call, found: DescribedConsumerGroup) -> bool:
         for topic in topics
     ]
     return all(
-        call.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
-        for name in dict.fromkeys(names)
+        call.allows(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in dict.fromkeys(names)
     )
 
 

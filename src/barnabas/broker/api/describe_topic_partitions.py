@@ -34,7 +34,9 @@ def handle(call: Call) -> DescribeTopicPartitionsResponse:
     room = max(1, min(room, request.response_partition_limit))
     response = DescribeTopicPartitionsResponse()
     for name in names:
-        if not call.allows(Operation.DESCRIBE, ResourceType.TOPIC, name, quietly=not request.topics):
+        if not call.allows(
+            Operation.DESCRIBE, ResourceType.TOPIC, name, quietly=not request.topics
+        ):
             if request.topics:
                 response.topics.append(_denied(name))
             continue
