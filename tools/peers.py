@@ -10,12 +10,15 @@ import functools
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 FETCH_TIMEOUT_S = 280
+INSTALL_TIMEOUT_S = 900
 JACKSON = ("com.fasterxml.jackson.core", "jackson-databind", "2.19.2")
 # Kafka's distribution adds a log backend that the published pom leaves out.
 LOG_BACKENDS = {
@@ -83,6 +86,61 @@ def kafka_streams_lib(version: str) -> Path | None:
     return _fetched(f"kafka-streams-{version}", wanted + LOG_BACKENDS[version.partition(".")[0]])
 
 
+class OfficialSpark(NamedTuple):
+    """A Python that has PySpark, and the jars of Spark's own Kafka connector for it."""
+
+    python: Path
+    jars: list[Path]
+
+
+@functools.cache
+def official_spark(version: str = "4.0.0") -> OfficialSpark | None:
+    """PySpark in an environment of its own, with the connector that was released with it."""
+    lib = _fetched(
+        f"spark-sql-kafka-{version}",
+        [("org.apache.spark", "spark-sql-kafka-0-10_2.13", version)],
+    )
+    python = _environment(f"pyspark-{version}", [f"pyspark=={version}"]) if lib else None
+    if lib is None or python is None:
+        return None
+    # What the connector needs beyond the jars that PySpark has itself.
+    names = ("spark-sql-kafka-*", "spark-token-provider-kafka-*", "kafka-clients-*", "commons-pool2-*")  # fmt: skip
+    return OfficialSpark(python, sorted(jar for name in names for jar in lib.glob(f"{name}.jar")))
+
+
+def _environment(name: str, packages: list[str]) -> Path | None:
+    """A virtual environment with these packages: its Python."""
+    home = _cache() / name
+    python = home / "venv/bin/python"
+    home.mkdir(parents=True, exist_ok=True)
+    with _locked(home / ".lock"):
+        if not (home / ".complete").exists() and not _install(home, name, packages):
+            return None
+    return python
+
+
+def _install(home: Path, name: str, packages: list[str]) -> bool:
+    pip = [str(home / "venv/bin/python"), "-m", "pip", "install", "--quiet"]
+    steps = [[sys.executable, "-m", "venv", "--clear", str(home / "venv")], [*pip, *packages]]
+    try:
+        for step in steps:
+            subprocess.run(
+                step, check=True, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S
+            )
+    except subprocess.CalledProcessError as error:
+        _missing(f"pip could not install {name}: {error.stderr.strip()[-400:]}")
+        return False
+    except subprocess.TimeoutExpired:
+        _missing(f"pip did not install {name} within {INSTALL_TIMEOUT_S} s")
+        return False
+    (home / ".complete").touch()
+    return True
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("PEERS_CACHE") or Path.home() / ".cache/peers")
+
+
 def _command(name: str) -> str | None:
     return shutil.which(name) or _missing(f"{name} is not installed")
 
@@ -92,8 +150,7 @@ def _missing(why: str) -> None:
 
 
 def _fetched(name: str, wanted: list[tuple[str, str, str]]) -> Path | None:
-    cache = Path(os.environ.get("PEERS_CACHE") or Path.home() / ".cache/peers")
-    home = cache / name
+    home = _cache() / name
     if (home / ".complete").exists():
         return home / "lib"
     if _command("mvn") is None:
