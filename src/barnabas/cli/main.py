@@ -40,6 +40,10 @@ COMMANDS = {
     "produce": ("barnabas.cli.produce:produce", "Send lines, files or JSON as records to a topic."),
     "consume": ("barnabas.cli.consume:consume", "Read records of a topic."),
     "config": ("barnabas.cli.config:config", "Get and set settings of topics and brokers."),
+    "quota": (
+        "barnabas.cli.quota:quota",
+        "Limit how much users, client ids and addresses may do.",
+    ),
     "log": ("barnabas.cli.log:log", "Look into a data directory, check it, repair it."),
     "import-kafka": (
         "barnabas.cli.import_kafka:import_kafka",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.group_lag import GroupLag
 from barnabas.model.errors import KafkaError
-from barnabas.runtime import metrics_groups, metrics_text
+from barnabas.runtime import metrics_groups, metrics_quotas, metrics_text
 
 if TYPE_CHECKING:
     from barnabas.broker.group_lag import GroupFigures
@@ -78,7 +78,7 @@ class MetricsServer:
         request.wfile.write(body)
 
     def _collect(self, figures: Future[tuple[str, list[GroupFigures]]]) -> None:
-        text = metrics_text.render(self._broker)
+        text = metrics_text.render(self._broker) + metrics_quotas.render(self._broker.node)
         self._group_lag.collect(lambda groups: figures.set_result((text, groups)))
 
     def _shards(self) -> list[GroupShard]:

@@ -1,0 +1,66 @@
+"""`barnabas quota` as people run it, against Barnabas and against Apache Kafka."""
+
+import uuid
+
+import pytest
+from compat.test_cli import Tool
+from compat.test_cli_groups import address, kafka_address  # noqa: F401  (fixtures)
+
+
+@pytest.fixture
+def tool(address, tmp_path):  # noqa: F811
+    return Tool(address, tmp_path)
+
+
+@pytest.fixture
+def name():
+    return f"quota-{uuid.uuid4().hex[:10]}"
+
+
+def test_a_quota_from_set_to_removed(tool, name):
+    who = ("--user", name, "--default", "client-id")
+    set_ = tool("quota", "set", *who, "--producer-byte-rate", "1000", "--request-percentage", "2.5")
+    assert f"user {name}, client-id <default>: producer_byte_rate 1,000" in set_.text
+    (listed,) = tool.json("quota", "list", "--user", name)
+    assert listed == {
+        "user": name,
+        "client_id": "<default>",
+        "ip": None,
+        "quotas": {"producer_byte_rate": 1000.0, "request_percentage": 2.5},
+    }
+    tool("quota", "remove", *who, "producer-byte-rate")
+    (listed,) = tool.json("quota", "list", *who)
+    assert listed["quotas"] == {"request_percentage": 2.5}
+    removed = tool.json("quota", "remove", *who)
+    assert (removed["applied"], removed["quotas"]) == (True, {"request_percentage": None})
+    assert "no quotas" in tool("quota", "list", *who).text
+    assert "has no quota" in tool("quota", "remove", *who, code=1).said
+
+
+def test_checking_only_changes_nothing(tool, name):
+    done = tool("quota", "set", "--client-id", name, "--consumer-byte-rate", "7", "--dry-run")
+    assert "nothing was changed" in done.text
+    assert tool.json("quota", "list", "--client-id", name) == []
+
+
+def test_addresses_have_their_own(tool):
+    tool("quota", "set", "--ip", "192.0.2.1", "--connection-creation-rate", "100")
+    (listed,) = tool.json("quota", "list", "--ip", "192.0.2.1")
+    assert listed["quotas"] == {"connection_creation_rate": 100.0}
+    tool("quota", "remove", "--ip", "192.0.2.1")
+    refused = tool("quota", "set", "--ip", "192.0.2.1", "--producer-byte-rate", "5", code=1)
+    assert "INVALID_REQUEST" in refused.said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["set", "--producer-byte-rate", "1"], "say who"),
+        (["set", "--user", "u"], "nothing to set"),
+        (["set", "--user", "u", "--ip", "1.2.3.4"], "address"),
+        (["set", "--user", "u", "--default", "user"], "exclude"),
+        (["remove", "--user", "u", "speed"], "no quota is called speed"),
+    ],
+)
+def test_a_wrong_command_line_is_told(tmp_path, arguments, why):
+    assert why in Tool("127.0.0.1:1", tmp_path)("quota", *arguments, code=2).said
