@@ -40,6 +40,12 @@ def test_members_that_cannot_be(tmp_path, zookeeper):
         code, said = refused(tmp_path / "new", "node.id=1", f"zookeeper.connect={zookeeper}")
         assert (code, "another broker with the id 1" in said) == (1, True), said
         assert "node.id" in said
+        at = cluster.address_of(1)
+        there = f"advertised.listeners=PLAINTEXT://{at}"
+        code, said = refused(tmp_path / "x", "node.id=3", f"zookeeper.connect={zookeeper}", there)
+        assert (code, f"broker 1 of this cluster says that it is at {at}" in said) == (1, True), (
+            said
+        )
         with pytest.raises(KafkaException, match="only 2 brokers alive: start more brokers"):
             cluster.admin.create_topics([NewTopic("t", 1, 3)])["t"].result(60)
         folder = cluster.brokers[2].data_dir
@@ -55,6 +61,13 @@ def test_zookeeper_that_cannot_be_reached(tmp_path):
     code, said = refused(tmp_path, "node.id=1", f"zookeeper.connect={NOBODY}", wait)
     assert (code, NOBODY in said) == (1, True), said
     assert "zookeeper.connect" in said
+
+
+@pytest.mark.parametrize("node_id", ["-1", "1001", "2147483648", "one"])
+def test_an_id_that_is_not_allowed(tmp_path, node_id):
+    code, said = refused(tmp_path / "d", f"node.id={node_id}", f"zookeeper.connect={NOBODY}")
+    assert (code, "node.id" in said) == (2, True), said
+    assert not (tmp_path / "d").exists()
 
 
 @pytest.mark.parametrize("connect", ["127.0.0.1:x", "a:1/x,b:1/y", "127.0.0.1:99999"])

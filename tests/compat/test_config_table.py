@@ -48,6 +48,7 @@ NOT_IN_KAFKA_4 = {
     "controlled.shutdown.retry.backoff.ms": "the same",
     "leader.imbalance.per.broker.percentage": "Kafka 3.9: the ZooKeeper-era controller reads it",
     "offsets.commit.required.acks": "Kafka 3.9; Kafka 4 always waits for all",
+    "reserved.broker.max.id": "Kafka 3.9: ids above it are drawn through ZooKeeper",
     "zookeeper.connect": "Kafka 3.9: the cluster is coordinated by ZooKeeper",
     "zookeeper.connection.timeout.ms": "the same",
     "zookeeper.session.timeout.ms": "the same",

@@ -76,6 +76,13 @@ def read_broker(broker_id: int, node: ZNode) -> LiveBroker:
     return LiveBroker(broker_id, node.created, content.get("rack"), endpoints)
 
 
+def read_brokers(tree: Mapping[str, ZNode]) -> dict[int, LiveBroker]:
+    """Read all that are registered."""
+    prefix = BROKER_IDS + "/"
+    ids = {path: int(path[len(prefix) :]) for path in tree if path.startswith(prefix)}
+    return {broker_id: read_broker(broker_id, tree[path]) for path, broker_id in ids.items()}
+
+
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 

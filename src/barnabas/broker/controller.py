@@ -484,7 +484,7 @@ def _load(office: Office) -> Generator[Any, Any, Effects]:
     tree = yield partial(coordination.read_tree, "/brokers")
     settings = yield partial(coordination.read_tree, znodes.TOPIC_CONFIGS)
     deletions = yield partial(coordination.read_children, cluster_znodes.DELETE_TOPICS)
-    brokers = office.take_brokers(_brokers_in(tree))
+    brokers = office.take_brokers(cluster_znodes.read_brokers(tree))
     topics = _topics_in(tree)
     states = {
         key: _state(tree[path])
@@ -514,7 +514,7 @@ def _look_at_brokers(office: Office) -> Generator[Any, Any, Effects]:
     coordination = office.node.world.coordination
     tree = yield partial(coordination.read_tree, cluster_znodes.BROKER_IDS)
     before = set(office.live)
-    brokers = office.take_brokers(_brokers_in(tree))
+    brokers = office.take_brokers(cluster_znodes.read_brokers(tree))
     after = set(office.live)
     if before != after:
         log.info("brokers: %s; gone %s", sorted(after), sorted(before - after))
@@ -596,15 +596,6 @@ def _state(node: ZNode) -> ReadState:
         stored.leader, stored.leader_epoch, stored.in_sync, stored.controller_epoch
     )
     return ReadState(leadership, stored.version)
-
-
-def _brokers_in(tree: Mapping[str, ZNode]) -> dict[int, LiveBroker]:
-    prefix = cluster_znodes.BROKER_IDS + "/"
-    return {
-        int(path[len(prefix) :]): cluster_znodes.read_broker(int(path[len(prefix) :]), node)
-        for path, node in tree.items()
-        if path.startswith(prefix)
-    }
 
 
 def _topics_in(tree: Mapping[str, ZNode]) -> list[ReadTopic]:

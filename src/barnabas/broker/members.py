@@ -51,6 +51,10 @@ class IdTaken(OSError):
     """Another broker with this id is registered and lives."""
 
 
+class AddressTaken(OSError):
+    """Another broker is registered with an address of this one."""
+
+
 class Members:
     """See the module."""
 
@@ -111,6 +115,7 @@ class Members:
         self._self = LiveBroker(node.broker_id, rack=node.rack, endpoints=endpoints)
         self._protocols = {each.name: each.protocol for each in node.config.listeners}
         node.world.coordination.on_session(self)
+        yield from self._until_addresses_free(self._self)
         yield from self._register()
         self.in_sync.start()
         self.config_notices.start()
@@ -143,12 +148,40 @@ class Members:
         elif not self._node.stopping:
             log.critical("cannot register again", exc_info=problem)
 
+    def _until_addresses_free(self, us: LiveBroker) -> Task[None]:
+        """Wait while another broker has an address of ours: one that died is soon forgotten, one that lives is meant by mistake."""
+        node, clock = self._node, self._node.world.clock
+        give_up_ms = self._give_up_ms()
+        ours = set(us.endpoints.values())
+        while not node.stopping:
+            try:
+                read = partial(node.world.coordination.read_tree, cluster_znodes.BROKER_IDS)
+                others = cluster_znodes.read_brokers((yield read))
+            except OSError:
+                yield partial(node.pause, _RETRY_MS)
+                continue
+            others.pop(us.id, None)
+            taken = [(o.id, at) for o in others.values() for at in ours & set(o.endpoints.values())]
+            if not taken:
+                return
+            if clock.monotonic_ms() >= give_up_ms:
+                broker_id, (host, port) = taken[0]
+                raise AddressTaken(
+                    f"broker {broker_id} of this cluster says that it is at {host}:{port}, as this one does:"
+                    " give each its own advertised.listeners"
+                )
+            yield partial(node.pause, _RETRY_MS)
+
+    def _give_up_ms(self) -> int:
+        """When one that is left from before has vanished with its session."""
+        timeout_ms = self._node.config.get_int("zookeeper.session.timeout.ms")
+        return self._node.world.clock.monotonic_ms() + timeout_ms * 3 // 2
+
     def _register(self) -> Task[None]:
         """Register; one of this id that is left from before vanishes with its session, another that lives does not."""
         node, path = self._node, cluster_znodes.broker_path(self._node.broker_id)
         coordination, clock = node.world.coordination, node.world.clock
-        timeout_ms = node.config.get_int("zookeeper.session.timeout.ms")
-        give_up_ms = clock.monotonic_ms() + timeout_ms * 3 // 2
+        give_up_ms = self._give_up_ms()
         self._is_registering = True
         try:
             assert self._self is not None

@@ -32,6 +32,13 @@ CLUSTER_SETTINGS: Final = settings(
         importance=Importance.HIGH,
     ),
     Setting(
+        "reserved.broker.max.id",
+        Kind.INT,
+        1000,
+        "The largest node.id that may be chosen in a cluster: Apache Kafka's brokers may draw theirs from above.",
+        allowed=at_least(0),
+    ),
+    Setting(
         "zookeeper.session.timeout.ms",
         Kind.INT,
         18_000,

@@ -232,7 +232,6 @@ _NAMES_BY_REASON: Final = {
         "log.message.format.version",
         "log.message.timestamp.difference.max.ms",
         "password.encoder.secret",
-        "reserved.broker.max.id",
         "zookeeper.max.in.flight.requests",
     ),
 }

@@ -57,6 +57,13 @@ def _check_identity(values: Mapping[str, Value]) -> None:
             f"broker.id ({values['broker.id']}) and node.id ({values['node.id']}) differ; "
             "they name the same broker",
         )
+    largest = cast("int", values["reserved.broker.max.id"])
+    if values["zookeeper.connect"] is not None and cast("int", values["node.id"]) > largest:
+        raise ConfigProblem(
+            "node.id",
+            f"node.id ({values['node.id']}) is more than reserved.broker.max.id ({largest}): "
+            "choose a smaller one, or allow it by raising that setting",
+        )
 
 
 def _check_order(values: Mapping[str, Value]) -> None:

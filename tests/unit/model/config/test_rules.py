@@ -26,6 +26,11 @@ from barnabas.model.config import BrokerConfig, ConfigProblem
         ),
         ({"group.min.session.timeout.ms": "1800001"}, "group.min.session.timeout.ms", "is more"),
         ({"queued.max.request.bytes": "5"}, "queued.max.request.bytes", "cannot hold one request"),
+        (
+            {"node.id": "1001", "zookeeper.connect": "a:1"},
+            "node.id",
+            "(1001) is more than reserved.broker.max.id (1000): choose a smaller one",
+        ),
         ({"log.dir": ""}, "log.dirs", "at least one directory"),
     ],
 )
@@ -41,6 +46,9 @@ def test_refused(static, name, part):
     [
         {"log.retention.ms": "-1"},
         {"log.retention.ms": "1"},
+        {"node.id": "1001"},
+        {"node.id": "1000", "zookeeper.connect": "a:1"},
+        {"node.id": "1001", "zookeeper.connect": "a:1", "reserved.broker.max.id": "1001"},
         {"log.roll.ms": "1"},
         {"queued.max.request.bytes": "0"},
         {"queued.max.request.bytes": "5", "socket.request.max.bytes": "5"},
