@@ -66,8 +66,12 @@ class Broker:
     @property
     def bootstrap(self) -> str:
         """Address for a client's `bootstrap.servers`."""
-        _name, host, port = self._broker.addresses[0]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return _address(*self._broker.addresses[0][1:])
+
+    def bootstrap_of(self, listener: str) -> str:
+        """Address of one listener by its name, such as SASL_SSL."""
+        found = {name: (host, port) for name, host, port in self._broker.addresses}
+        return _address(*found[listener.upper()])
 
     @property
     def host(self) -> str:
@@ -101,6 +105,10 @@ class Broker:
     ) -> None:
         """Stop it."""
         self.close()
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _text(value: object) -> str:

@@ -114,6 +114,7 @@ class Authenticator:
         self._server: LoginServer | None = None
         self._timer: Timer | None = None
         self._begun_ms: int | None = None
+        self._is_done = False
         self._is_expired = False
         #: What comes next is a token without a request around it (SaslHandshake version 0).
         self.is_bare = False
@@ -153,6 +154,11 @@ class Authenticator:
         self._server = self._shared.make_server(self._link.listener, mechanism)
         self._state, self.is_bare = State.UNDER_WAY, bare
         return True
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether somebody has logged in; another login may be under way."""
+        return self._is_done
 
     @property
     def awaits_token(self) -> bool:
@@ -200,9 +206,9 @@ class Authenticator:
     def _finish(self, identity: Identity) -> int:
         principal = Principal(USER, identity.name)
         link, node = self._link, self._shared.node
-        if self._begun_ms is not None and principal != link.principal:
+        if self._is_done and principal != link.principal:
             raise LoginRefused("Authentication failed: another user than before logs in again")
-        link.principal = principal
+        link.principal, self._is_done = principal, True
         link.frame_bytes_max = node.config.get_int("socket.request.max.bytes")
         self._state, self._server, self._is_expired = State.DONE, None, False
         return self._limit(identity)

@@ -89,6 +89,8 @@ class ConfigNotices:
             config_changes.on_broker_changed(node, name, texts)
         elif kind == "groups":
             node.coordinators.group_settings.put(unquote(name), texts)
+        elif kind == "users" and "/" not in name:
+            node.users.put(unquote(name), texts)
         whose = quota_store.entity_at(entity)
         if whose is not None:
             node.quotas.put(whose, quota_store.limits_of(whose, texts))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import dispatch, pieces, shutdown, startup
 from barnabas.broker.acl_store import AclStore
+from barnabas.broker.authentication import Authentication
 from barnabas.broker.batch_check import OPENED_AT_ONCE
 from barnabas.broker.call import Call
 from barnabas.broker.cluster_view import ClusterView
@@ -35,6 +36,7 @@ from barnabas.broker.tasks import drive
 from barnabas.broker.transactions import Transactions
 from barnabas.broker.turns import Turns
 from barnabas.broker.upkeep import Upkeep
+from barnabas.broker.users import Users
 from barnabas.broker.znodes import ALL_BROKERS
 from barnabas.core.fetch_session import FetchSessions
 from barnabas.model.cluster import Topics
@@ -91,6 +93,9 @@ class Node:
         self.staging = Staging(
             world.clock, self.metrics, config.get_int("socket.request.max.bytes")
         )
+        #: How clients log in, and who can by SCRAM.
+        self.authentication = Authentication(self)
+        self.users = Users(self)
         #: How much clients may do.
         self.quotas = Quotas(self)
         #: The access rules, and who asks them; None lets everybody do everything.
@@ -137,6 +142,7 @@ class Node:
 
     def start(self) -> Task[None]:
         """Read the store and open the logs; then the node takes requests."""
+        yield from self.authentication.start()
         yield from startup.start(self)
         self.coordinators.start()
         self.transactions.start()
@@ -173,7 +179,13 @@ class Node:
         WireError (bytes that are no request this node serves) or CloseLink: the link is to be closed. The frame's
         memory is the caller's again when this returns.
         """
+        authenticator = link.authenticator
+        if authenticator is not None and authenticator.is_bare:
+            bare: list[Any] | None = authenticator.take_bare(frame)
+            return bare
         head = decode_request_header(frame)
+        if authenticator is not None:
+            authenticator.check(head)
         api = self._apis.get(head.api_key)
         if api is None or not api.min_version <= head.api_version <= api.max_version:
             return self._on_unsupported(link, head, frame)
@@ -200,6 +212,8 @@ class Node:
 
     def on_disconnect(self, link: Link) -> None:
         """Forget a closed link and what it was waiting for."""
+        if link.authenticator is not None:
+            link.authenticator.forget()
         waiter = self.waiters.pop(link, None)
         if waiter is not None:
             self.replicas.waiting.remove(waiter)

@@ -53,6 +53,7 @@ def start(node: Node) -> Task[None]:
     node.load_dynamic_configs(znodes.read_broker_configs(tree))
     node.coordinators.group_settings.load(znodes.read_group_configs(tree))
     node.quotas.load(quota_store.read_tree(tree))
+    node.users.load(tree)
     if node.acl_store is not None:
         node.acl_store.load(tree)
     topics = znodes.read_topics(tree)

@@ -18,14 +18,17 @@ from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.embedded import EmbeddedStore
 from barnabas.runtime.loop import Loop, SystemRng
 from barnabas.runtime.server import Server
+from barnabas.runtime.tls_problem import TlsProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.broker.cleaners import Cleaner
     from barnabas.model.config.broker_config import BrokerConfig
+    from barnabas.model.config.listeners import Listener
     from barnabas.runtime.metrics_http import MetricsServer
     from barnabas.runtime.peers import RealPeers
+    from barnabas.runtime.tls import TlsListener
     from barnabas.runtime.zookeeper import ZooKeeperStore
 
 #: Name of the coordination store's file, in the first log directory.
@@ -35,6 +38,7 @@ DRAIN_MS: Final = 5_000
 _DRAIN_STEP_MS: Final = 5
 #: Listening there is listening on every address.
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::", "")  # noqa: S104 (compared, not bound)
+_LOOPBACK: Final = ("::1", "localhost")
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +63,7 @@ class RunningBroker:
         )
         self.node = Node(config, world)
         self.node.upkeep.compaction.make_cleaner = self._make_cleaner
+        self.node.authentication.read_url = _read_url
         self.server = Server(self.loop, self.node)
         self._failure: BaseException | None = None
         self._stopping = False
@@ -127,18 +132,36 @@ class RunningBroker:
         config = self.node.config
         advertised = {listener.name: listener for listener in config.advertised_listeners}
         try:
+            tls = self._open_tls(config)
             for listener in config.listeners:
-                host, port = self.server.listen(listener.name, listener.host, listener.port)
+                host, port = self.server.listen(
+                    listener.name, listener.host, listener.port, tls.get(listener.name)
+                )
+                _warn_if_open(listener, host)
                 self.addresses.append((listener.name, host, port))
                 told = advertised.get(listener.name)
                 if told is not None:
                     self.node.advertised[listener.name] = (told.host, told.port or port)
+        except TlsProblem as problem:
+            self._fail(problem)
+            return
         except OSError as problem:
             where = f"{listener.host}:{listener.port}"
             self._fail(OSError(problem.errno, f"cannot listen on {where}: {problem.strerror}"))
             return
         if self._serve_metrics():
             self._drive(self.node.join(self._endpoints()), ready)
+
+    def _open_tls(self, config: BrokerConfig) -> dict[str, TlsListener]:
+        """Read the keys and certificates of every listener that speaks TLS."""
+        names = [listener.name for listener in config.listeners if listener.is_encrypted]
+        if not names:
+            return {}
+        # Imported here: a broker without TLS does without.
+        from barnabas.runtime.tls import Handshakes, TlsListener
+
+        handshakes = Handshakes(self.loop)
+        return {name: TlsListener(self.loop, config, name, handshakes) for name in names}
 
     def _endpoints(self) -> dict[str, tuple[str, int]]:
         """Where other brokers reach each listener: as advertised, else where it listens, under this machine's name if everywhere."""
@@ -207,6 +230,23 @@ class RunningBroker:
         self.disk.close()
         for lock in self._locks:
             lock.release()
+
+
+def _read_url(url: str) -> bytes:
+    # Imported here: only a broker that checks tokens reads an address.
+    from barnabas.runtime.url_reading import read_url
+
+    return read_url(url)
+
+
+def _warn_if_open(listener: Listener, host: str) -> None:
+    """Say plainly what an open listener is."""
+    is_near = host in _LOOPBACK or host.startswith("127.")
+    if not (listener.is_encrypted or listener.wants_login or is_near):
+        log.warning(
+            "%s is open to everybody who can reach it: it has neither TLS nor logins (docs/security.md)",
+            listener._replace(host=host),
+        )
 
 
 def _take_directories(paths: Sequence[str]) -> list[DirectoryLock]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from barnabas.broker import audit
 from barnabas.core.sasl.scram_credential import (
     HASHES,
     ITERATIONS_MAX,
@@ -43,6 +44,9 @@ def handle(call: Call) -> Task[AlterUserScramCredentialsResponse]:
         try:
             planned = _plan(call.node.users, name, changes)
             yield from call.node.users.change(name, planned)
+            for mechanism, credential in planned.items():
+                action = "delete" if credential is None else "set"
+                audit.changed(call, action, "ScramCredential", name, mechanism=mechanism)
         except KafkaError as refusal:
             code, message = refusal.code, refusal.message
         results.append(

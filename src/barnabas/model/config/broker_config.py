@@ -21,6 +21,7 @@ from barnabas.model.config.listeners import (
 )
 from barnabas.model.config.log_config import LogConfig, build_log_config
 from barnabas.model.config.rules import check_rules
+from barnabas.model.config.security_rules import check_security
 from barnabas.model.config.tables import (
     BROKER_SETTINGS,
     broker_setting,
@@ -74,6 +75,7 @@ class BrokerConfig:
         self.advertised_listeners = self._read_advertised()
         self._topic_defaults = {name: self._topic_default(name) for name in TOPIC_SETTINGS}
         check_rules(self._values, self._topic_defaults)
+        check_security(self)
         self._shared_log_configs: dict[tuple[tuple[str, str], ...], LogConfig] = {}
 
     def with_dynamic(

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 PORT_MAX: Final = 65_535
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_SPOKEN: Final = ("PLAINTEXT",)
 DEFAULT_PROTOCOL_MAP: Final = {name: name for name in _PROTOCOLS}
 # A host may be empty, a name, an IPv4 address, or an IPv6 address in brackets (with a zone).
 _ADDRESS = re.compile(
@@ -112,10 +111,6 @@ def _parse_one(entry: str, protocols: Mapping[str, str], setting: str) -> Listen
             setting,
             f"'{entry}' has no security protocol; known names are {', '.join(protocols)} "
             f"(add {name}:PLAINTEXT to listener.security.protocol.map?)",
-        )
-    if protocol not in _SPOKEN:
-        raise _problem(
-            setting, f"'{entry}' needs {protocol}; this broker speaks {', '.join(_SPOKEN)} only"
         )
     return Listener(name, protocol, match["ip6"] or match["host"] or "", int(match["port"]))
 

@@ -116,7 +116,7 @@ def check_tls(config: BrokerConfig, listener: str) -> None:
             f"{listener} speaks TLS and has no key: set ssl.keystore.location to a PEM file with the private key and the"
             " certificates, or ssl.keystore.key and ssl.keystore.certificate.chain",
         )
-    auth = config.of_listener("ssl.client.auth", listener)
+    auth = client_auth_of(config, listener)
     trusts = [
         config.of_listener(f"ssl.truststore.{name}", listener)
         for name in ("location", "certificates")
@@ -132,6 +132,15 @@ def check_tls(config: BrokerConfig, listener: str) -> None:
                 "ssl.enabled.protocols",
                 f"{protocol} is not a version of TLS that is safe; there are {', '.join(_PROTOCOLS)}",
             )
+
+
+def client_auth_of(config: BrokerConfig, listener: str) -> str:
+    """Tell whether clients must show a certificate. Where they log in, only the listener's own setting asks for one, as in Kafka."""
+    own = f"listener.name.{listener.lower()}.ssl.client.auth"
+    wants_login = any(one.name == listener and one.wants_login for one in config.listeners)
+    if wants_login and own not in config.static and own not in config.dynamic:
+        return "none"
+    return str(config.of_listener("ssl.client.auth", listener))
 
 
 def _check_store(config: BrokerConfig, listener: str, store: str) -> None:

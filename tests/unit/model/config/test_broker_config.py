@@ -78,7 +78,7 @@ def test_what_has_no_effect_is_said_and_not_kept():
     [
         ({"log.segment.byte": "1"}, "did you mean log.segment.bytes?"),
         ({"log.segment.bytes": "1"}, "at least 1048576"),
-        ({"listeners": "SSL://:9092"}, "this broker speaks PLAINTEXT only"),
+        ({"listeners": "SSL://:9092"}, "speaks TLS and has no key"),
         ({"authorizer.class.name": "some.Authorizer"}, "kafka.security.authorizer.AclAuthorizer"),
         ({"super.users": "User:root;alice"}, "'alice' is no principal"),
     ],

@@ -1,0 +1,130 @@
+"""A client that speaks TLS: a connection that begins with a handshake.
+
+Job: the handshake, off the loop, and who the client's certificate says it is; then it is a connection like others. Must not know:
+frames. Invariants: one step of a handshake is under way per connection, a few in all; nothing is read from a connection meanwhile;
+nothing is handed to the node before the handshake is done.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from typing import TYPE_CHECKING
+
+from barnabas.model.principal import USER, Principal
+from barnabas.runtime.connection import Connection
+from barnabas.runtime.loop import READ, WRITE
+from barnabas.runtime.tls_socket import TlsOutbox, TlsSocket
+
+if TYPE_CHECKING:
+    import socket
+
+    from barnabas.runtime.server import Server
+    from barnabas.runtime.tls import TlsListener
+
+log = logging.getLogger(__name__)
+
+
+class TlsConnection(Connection):
+    """One client."""
+
+    __slots__ = ("_is_booked", "_is_secure", "_is_unhandled", "_listener_tls", "tls")
+
+    def __init__(
+        self, server: Server, sock: socket.socket, listener: str, now_ms: int, tls: TlsListener
+    ) -> None:
+        """Take over a fresh socket, and wait for the client to begin."""
+        super().__init__(server, sock, listener, now_ms)
+        self._listener_tls = tls
+        self.tls = TlsSocket(sock, tls.context)
+        self._sock = self.tls  # type: ignore[assignment]
+        self._out: TlsOutbox = TlsOutbox(server.shared_reads, self.tls)
+        self._is_secure = False
+        #: The next read is booked already.
+        self._is_booked = False
+        #: What was read waits for the end of the turn.
+        self._is_unhandled = False
+
+    @property
+    def is_proven(self) -> bool:
+        """Tell whether handshake and login are done."""
+        return self._is_secure and super().is_proven
+
+    def on_event(self, events: int) -> None:
+        """React to what the poll says."""
+        if self._is_secure:
+            super().on_event(events)
+            return
+        if events & WRITE:
+            self.flush()
+        if self.is_open and events & READ:
+            self._receive_handshake()
+        elif self.is_open and events & ~(READ | WRITE):
+            self.close()
+
+    def _receive_handshake(self) -> None:
+        try:
+            if not self.tls.receive_handshake():
+                self.close()
+                return
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+            return
+        self._watch(0)
+        self._listener_tls.handshakes.request(self)
+
+    def on_step(self, *, is_done: bool, problem: BaseException | None) -> None:
+        """Hear what came of a step of the handshake."""
+        if not self.is_open:
+            return
+        self._out.append_sealed(self.tls.take_outgoing())
+        if problem is not None:
+            self._refuse(problem)
+            return
+        if is_done:
+            subject = self.tls.peer_subject()
+            if subject is not None and self.authenticator is None:
+                self.principal = Principal(USER, self._listener_tls.name_of(subject))
+            self._is_secure = True
+        self.flush()
+
+    def _refuse(self, problem: BaseException) -> None:
+        reason = problem.reason if isinstance(problem, ssl.SSLError) else problem
+        log.warning("closing: TLS handshake failed: %s", reason, extra={"peer": self.peer_host})
+        self._closes = True
+        self.flush()  # tells the client why, and closes
+        self.close()
+
+    def _watch(self, events: int) -> None:
+        super()._watch(events)
+        if self._is_secure and events & READ and self.tls.has_more:
+            self._book_read()
+
+    def _on_readable(self) -> None:
+        received = self._server.received
+        before = len(received)
+        super()._on_readable()
+        self._is_unhandled = len(received) > before
+        if self.tls.has_more and not self._is_unhandled:
+            self._book_read()
+
+    def handle_frames(self, view: memoryview, position: int, end: int) -> None:
+        """Handle what was read, then read on if there is more."""
+        self._is_unhandled = False
+        super().handle_frames(view, position, end)
+        if self.tls.has_more:
+            self._book_read()
+
+    def _book_read(self) -> None:
+        """Read on in the next turn: what is decrypted already makes no poll return."""
+        if self.is_open and not self._is_booked:
+            self._is_booked = True
+            self._server.loop.post(self._read_on)
+
+    def _read_on(self) -> None:
+        self._is_booked = False
+        # What was read in this turn is handled at its end, and only then is there room for more.
+        if self.is_open and self._events & READ and not self._is_unhandled:
+            self._on_readable()
