@@ -29,7 +29,7 @@ from barnabas.wire.messages.describe_client_quotas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from barnabas.cli.connection import Connection
     from barnabas.wire.primitives import Message
@@ -190,7 +190,7 @@ def _describe(connection: Connection, entity: Entity, *, strict: bool) -> list[d
 
 
 def _alter(
-    connection: Connection, entity: Entity, changes: dict[str, float | None], *, dry_run: bool
+    connection: Connection, entity: Entity, changes: Mapping[str, float | None], *, dry_run: bool
 ) -> None:
     entry = RequestEntryData(
         entity=[
@@ -213,7 +213,7 @@ def _check(code: int, message: str | None) -> None:
 
 
 def _report(
-    connection: Connection, entity: Entity, changes: dict[str, float | None], *, dry_run: bool
+    connection: Connection, entity: Entity, changes: Mapping[str, float | None], *, dry_run: bool
 ) -> None:
     if not connection.wants_table:
         names = {kind: name or DEFAULT for kind, name in entity.names.items()}
@@ -223,7 +223,7 @@ def _report(
                 "client_id": names.get("client-id"),
                 "ip": names.get("ip"),
                 "applied": not dry_run,
-                "quotas": changes,
+                "quotas": dict(changes),
             },
             connection.output,
         )

@@ -7,10 +7,17 @@ from node_kit import Client, NodeKit
 
 from barnabas.broker import quotas
 from barnabas.core.quota_table import DEFAULT, FETCH, MUTATION, PRODUCE, REQUEST, Entity
+from barnabas.model.errors import ErrorCode
 from barnabas.model.principal import Principal
 from barnabas.sim.world import START_MS
 from barnabas.wire import batch
 from barnabas.wire.batch import Record
+from barnabas.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.messages.metadata import MetadataRequest
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -218,6 +225,60 @@ def test_a_request_that_waits_is_not_billed_for_waiting(kit):
     limit(kit, None, "patient", request_percentage=0.001)
     client = Named(kit, "patient")
     assert client.fetch(0, max_wait_ms=5000).throttle_time_ms == 0
+
+
+def create(client, *names, partitions=1, version=7):
+    topics = [
+        CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names
+    ]
+    return client.ask(CreateTopicsRequest(topics=topics, timeout_ms=1000), version)
+
+
+def codes(answer):
+    return [ErrorCode(topic.error_code) for topic in answer.topics]
+
+
+def test_changes_of_topics_are_refused_once_their_permits_are_used_up(kit):
+    limit(kit, None, "busy", controller_mutation_rate=1)
+    client = Named(kit, "busy")
+    answer = create(client, "a", "b", "c", partitions=10)
+    assert codes(answer) == [ErrorCode.NONE] * 2 + [ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+    assert answer.throttle_time_ms == pytest.approx(9000, abs=20)
+    assert sorted(kit.node.topics.by_name) == ["a", "b", "t"]
+    answer = create(client, "c", partitions=10)  # after the wait that it was told
+    assert codes(answer) == [ErrorCode.NONE]
+
+
+def test_old_clients_are_never_refused_but_wait(kit):
+    limit(kit, None, "busy", controller_mutation_rate=1)
+    answer = create(Named(kit, "busy"), "a", "b", "c", partitions=10, version=5)
+    assert codes(answer) == [ErrorCode.NONE] * 3
+    assert answer.throttle_time_ms == pytest.approx(19_000, abs=50)
+
+
+def test_partitions_and_deletions_take_permits_too(kit):
+    client = Named(kit, "busy")
+    create(client, "a", "b", partitions=20)
+    limit(kit, None, "busy", controller_mutation_rate=1)
+    grow = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="a", count=60, assignments=None)], timeout_ms=1000
+    )
+    assert client.ask(grow, 3).results[0].error_code == 0
+    delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="b")], timeout_ms=1000)
+    other = Named(kit, "busy")
+    answer = other.ask(delete, 6)
+    assert answer.responses[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert answer.throttle_time_ms > 0
+    assert "b" in kit.node.topics.by_name
+
+
+def test_checking_only_takes_no_permits(kit):
+    limit(kit, None, "busy", controller_mutation_rate=1)
+    client = Named(kit, "busy")
+    topics = [CreatableTopic(name="a", num_partitions=500, replication_factor=1)]
+    for _ in range(3):
+        request = CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True)
+        assert client.ask(request, 7).throttle_time_ms == 0
 
 
 def test_what_is_remembered_of_clients_is_bounded(kit, monkeypatch):

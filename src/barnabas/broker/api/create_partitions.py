@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Waiting for changes before it, and a plan.
 _STEPS_PER_TOPIC: Final = 5
+#: From this version on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+_STRICT_QUOTA_SINCE: Final = 3
 
 
 def handle(call: Call) -> Task[Response]:
@@ -36,7 +38,7 @@ def handle(call: Call) -> Task[Response]:
         try:
             if len(asked) > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            yield from _grow(call.node, asked[0], request, deadline_ms)
+            yield from _grow(call, asked[0], deadline_ms)
         except KafkaError as refusal:
             results.append(_answer(name, refusal.code, refusal.message))
         else:
@@ -63,9 +65,8 @@ def _by_name(topics: list[CreatePartitionsTopic]) -> dict[str, list[CreatePartit
     return wanted
 
 
-def _grow(
-    node: Node, asked: CreatePartitionsTopic, request: CreatePartitionsRequest, deadline_ms: int
-) -> Task[None]:
+def _grow(call: Call, asked: CreatePartitionsTopic, deadline_ms: int) -> Task[None]:
+    node, request = call.node, call.request
     yield node.changes.take
     try:
         topic = node.topics.by_name.get(asked.name)
@@ -75,6 +76,7 @@ def _grow(
             )
         assignment = _plan(node, topic, asked)
         if not request.validate_only:
+            call.take_permits(len(assignment), _STRICT_QUOTA_SINCE)
             yield from topic_creation.add_partitions(node, topic, assignment)
     finally:
         node.changes.give()

@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 #: Kafka's brokers answer with the new topic's settings from this version on (KIP-525).
 _DETAILS_SINCE = 5
+#: From this version on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+_STRICT_QUOTA_SINCE: Final = 6
 #: A plan of a topic, and its settings in the answer.
 _STEPS_PER_TOPIC: Final = 10
 
@@ -53,6 +55,8 @@ def handle(call: Call) -> Task[Response]:
             if times[wanted.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             topic = outcomes[wanted.name] = _plan(call.node, wanted)
+            if not request.validate_only:
+                call.take_permits(len(topic.partitions), _STRICT_QUOTA_SINCE)
         except KafkaError as refusal:
             outcomes[wanted.name] = refusal
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker import topic_deletion
 from barnabas.broker.pieces import Pieces, slices
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Key = tuple[str | None, bytes]
 
 _DISABLED_CODE_SINCE = 3
+#: From this version on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+_STRICT_QUOTA_SINCE: Final = 5
 _NO_ID = bytes(16)
 
 
@@ -42,18 +44,19 @@ def handle(call: Call) -> Task[Response]:
     for some in slices(list(_decide(call.node, _keys(call.request)).items())):
         if results:
             yield pieces.pause
-        tasks = [_delete(call.node, key, topic, deadline_ms) for key, topic in some]
+        tasks = [_delete(call, key, topic, deadline_ms) for key, topic in some]
         results.extend((yield side_by_side(tasks)))
     return (yield from pieces.respond(lambda: DeleteTopicsResponse(responses=results)))
 
 
 def _delete(
-    node: Node, key: Key, topic: Topic | KafkaError, deadline_ms: int
+    call: Call, key: Key, topic: Topic | KafkaError, deadline_ms: int
 ) -> Task[DeletableTopicResult]:
     try:
         if isinstance(topic, KafkaError):
             raise topic
-        yield from topic_deletion.delete(node, topic, deadline_ms)
+        call.take_permits(len(topic.partitions), _STRICT_QUOTA_SINCE)
+        yield from topic_deletion.delete(call.node, topic, deadline_ms)
     except KafkaError as refusal:
         return _failed(key, refusal.code, refusal.message)
     return DeletableTopicResult(name=topic.name, topic_id=topic.id)
