@@ -10,6 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jwt
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -23,6 +29,7 @@ from cryptography.x509.oid import NameOID
 from jwt.algorithms import ECAlgorithm
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 ISSUER = "https://issuer.example"
@@ -203,3 +210,16 @@ def all_listeners(files: Certificates, tokens: Tokens) -> dict[str, str]:
         **tls,
         **jaas,
     }
+
+
+def make_scram_users(bootstrap: str, passwords: Mapping[str, str] = PASSWORDS) -> None:
+    """Let users log in by SCRAM, asked for on a listener that lets everybody."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    changes = [
+        UserScramCredentialUpsertion(name, ScramCredentialInfo(mechanism, 4096), password.encode())
+        for name, password in passwords.items()
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
+    ]
+    for change in changes:  # librdkafka takes one for each user at a time
+        for done in admin.alter_user_scram_credentials([change]).values():
+            done.result(30)

@@ -94,6 +94,7 @@ class RunningBroker:
         if connect is None:
             return EmbeddedStore(self.loop, os.path.join(config.log_dirs[0], STORE_FILE))
         # Imported here: a lone broker does without kazoo.
+        from barnabas.runtime.peer_security import PeerSecurity
         from barnabas.runtime.peers import RealPeers
 
         try:
@@ -102,7 +103,7 @@ class RunningBroker:
             raise OSError(
                 "a member of a cluster needs the package kazoo: pip install 'barnabas[cluster]'"
             ) from None
-        self._peers = RealPeers(self.loop)
+        self._peers = RealPeers(self.loop, PeerSecurity(lambda: self.node.config))
         connection_timeout = config.get("zookeeper.connection.timeout.ms")
         return ZooKeeperStore(
             self.loop, str(connect),

@@ -85,6 +85,11 @@ class Outbox(deque[Any]):
         super().__init__()
         self._reads = reads
 
+    def append_sealed(self, data: bytes) -> None:
+        """Send this before everything that still has to be encrypted: here nothing has."""
+        if data:
+            self.append(data)
+
     def send_some(self, sock: socket.socket) -> bool:
         """Send with one system call; False, or BlockingIOError, if the socket takes no more now."""
         part = self[0]

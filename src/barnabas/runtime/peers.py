@@ -1,7 +1,15 @@
 """Connections that this broker opens to others: the Peers port over sockets.
 
-Job: connect without waiting, send in order, cut replies out of the stream. Must not know what is in them. A peer's bad
-lengths close its connection and nothing else.
+Job: connect without waiting, prove to be a broker where the other one asks for that, send in order, cut replies out of the stream.
+Must not know what is in them. A peer's bad lengths close its connection and nothing else.
+
+| step       | goes on when                                             |
+|------------|----------------------------------------------------------|
+| address    | its name was looked up                                   |
+| connecting | the other side took the connection                       |
+| handshake  | TLS is set up, if brokers use it among themselves        |
+| login      | the other side took the login, if brokers log in         |
+| open       | only now `on_connected` is told, and anything else sent  |
 """
 
 from __future__ import annotations
@@ -9,39 +17,44 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.core.sasl.mechanism import LoginRefused
 from barnabas.runtime.loop import READ, WRITE
+from barnabas.runtime.outbox import Outbox, SharedReads
+from barnabas.wire.primitives import WireError
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Sequence
 
     from typing_extensions import Buffer
 
+    from barnabas.broker.peer_login import PeerLogin
     from barnabas.ports import PeerEvents
-    from barnabas.runtime.loop import Loop
+    from barnabas.runtime.loop import BookedCall, Loop
+    from barnabas.runtime.peer_security import PeerSecurity
+    from barnabas.runtime.tls_socket import TlsSocket
 
 #: What a reply is given room for before more of it has come; a longer one grows with what really comes.
 ROOM_BYTES: Final = 256 * 1024
 #: No broker answers with more.
 FRAME_BYTES_MAX: Final = 1 << 30
-#: Buffers per sendmsg.
-_SEND_PARTS_MAX: Final = 128
 _SIZE_BYTES: Final = 4
 
 
 class RealPeers:
     """The port."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, security: PeerSecurity) -> None:
         """Start with no connection."""
         self._loop = loop
+        self._security = security
         self._open: dict[_Connection, None] = {}
 
     def connect(self, host: str, port: int, events: PeerEvents) -> _Connection:
         """Begin to connect. Names are looked up in the background."""
-        connection = _Connection(self._loop, events, self._open)
+        connection = _Connection(self._loop, host, self._security, events, self._open)
         self._loop.run(
             lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM),
             lambda found, error: connection.on_resolved(found, error),
@@ -57,17 +70,33 @@ class RealPeers:
 class _Connection:
     """One connection, from its address to its end."""
 
-    def __init__(self, loop: Loop, events: PeerEvents, registry: dict[_Connection, None]) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        host: str,
+        security: PeerSecurity,
+        events: PeerEvents,
+        registry: dict[_Connection, None],
+    ) -> None:
         self._loop = loop
+        self._host = host
+        self._security = security
         self._events = events
         self._registry = registry
         registry[self] = None
         self._addresses: list[Any] = []
         self._sock: socket.socket | None = None
+        self._tls: TlsSocket | None = None
+        self._login: PeerLogin | None = None
+        self._login_end: BookedCall | None = None
         self._is_watched = False
         self._is_connected = False
+        self._is_shaking = False
+        self._is_open = False
         self._is_closed = False
-        self._out: deque[memoryview] = deque()
+        #: What is to be sent once it is open.
+        self._waiting: list[Buffer] = []
+        self._out = Outbox(SharedReads())
         self._room = bytearray(ROOM_BYTES)
         self._filled = 0
 
@@ -106,6 +135,9 @@ class _Connection:
         if not self._is_connected:
             self._on_connect_outcome()
             return
+        if self._is_shaking:
+            self._on_handshake_event(events)
+            return
         if events & WRITE:
             self._flush()
         if events & ~WRITE and not self._is_closed:
@@ -119,26 +151,116 @@ class _Connection:
             self._try_next(os.strerror(outcome))
             return
         self._is_connected = True
+        try:
+            context = self._security.tls()
+        except OSError as problem:
+            self._fail(str(problem))
+            return
+        if context is None:
+            self._log_in()
+        else:
+            self._begin_handshake(context)
+
+    # Proving to be a broker
+
+    def _begin_handshake(self, context: ssl.SSLContext) -> None:
+        # Imported here: brokers without TLS do without.
+        from barnabas.runtime.tls_socket import TlsOutbox, TlsSocket
+
+        assert self._sock is not None
+        self._tls = TlsSocket(self._sock, context, self._host)
+        self._out = TlsOutbox(SharedReads(), self._tls)
+        self._is_shaking = True
+        self._shake()
+
+    def _shake(self) -> None:
+        """Have the next step computed beside the loop; nothing is read meanwhile."""
+        assert self._sock is not None
+        assert self._tls is not None
+        self._loop.rewatch(self._sock.fileno(), 0)
+        self._loop.run(self._tls.shake, self._on_shaken)
+
+    def _on_shaken(self, is_done: bool | None, problem: BaseException | None) -> None:
+        if self._is_closed:
+            return
+        assert self._tls is not None
+        self._out.append_sealed(self._tls.take_outgoing())
+        self._flush()
+        if problem is not None:
+            self._fail(f"TLS handshake failed: {problem}")
+        elif is_done and not self._is_closed:
+            self._is_shaking = False
+            self._log_in()
+
+    def _on_handshake_event(self, events: int) -> None:
+        assert self._tls is not None
+        if events & WRITE:
+            self._flush()
+        if not events & ~WRITE or self._is_closed:
+            return
+        try:
+            if self._tls.receive_handshake():
+                self._shake()
+            else:
+                self._fail("it closed the connection")
+        except BlockingIOError:
+            return
+        except OSError as problem:
+            self._fail(str(problem))
+
+    def _log_in(self) -> None:
+        self._login = self._security.login()
+        if self._login is None:
+            self._open()
+            return
+        self._out.extend(self._login.first_request())
+        self._flush()
+
+    def _on_login_reply(self, login: PeerLogin, reply: memoryview) -> None:
+        try:
+            self._out.extend(login.on_reply(reply))
+        except (LoginRefused, WireError) as problem:
+            self._fail(str(problem))
+            return
+        if login.is_done:
+            self._login = None
+            self._open()
+            if login.lifetime_ms:
+                end_ms = self._loop.clock.monotonic_ms() + login.lifetime_ms * 85 // 100
+                self._login_end = self._loop.call_at(
+                    end_ms, lambda: self._fail("its login is about to end")
+                )
+        else:
+            self._flush()
+
+    def _open(self) -> None:
+        self._is_open = True
+        self._out.extend(self._waiting)
+        self._waiting.clear()
         self._flush()
         if not self._is_closed:
             self._events.on_connected()
+
+    # Requests and replies
 
     def send(self, buffers: Sequence[Buffer]) -> None:
         """Send a request whole, after those before it."""
         if self._is_closed:
             return
+        if not self._is_open:
+            self._waiting.extend(buffers)
+            return
         was_idle = not self._out
-        self._out.extend(memoryview(each) for each in buffers)
-        if was_idle and self._is_connected:
+        self._out.extend(buffers)
+        if was_idle:
             self._flush()
 
     def _flush(self) -> None:
         sock = self._sock
         assert sock is not None
         try:
-            while self._out:
-                some = [self._out[n] for n in range(min(len(self._out), _SEND_PARTS_MAX))]
-                self._take(sock.sendmsg(some))
+            while self._out and self._out.send_some(sock):
+                pass
         except BlockingIOError:
             pass
         except OSError as problem:
@@ -146,20 +268,11 @@ class _Connection:
             return
         self._loop.rewatch(sock.fileno(), READ | WRITE if self._out else READ)
 
-    def _take(self, sent: int) -> None:
-        while sent:
-            first = self._out[0]
-            if sent < len(first):
-                self._out[0] = first[sent:]
-                return
-            sent -= len(first)
-            self._out.popleft()
-
     def _receive(self) -> None:
-        sock = self._sock
-        assert sock is not None
+        source = self._tls or self._sock
+        assert source is not None
         try:
-            count = sock.recv_into(memoryview(self._room)[self._filled :])
+            count = source.recv_into(memoryview(self._room)[self._filled :])
         except BlockingIOError:
             return
         except OSError as problem:
@@ -170,6 +283,8 @@ class _Connection:
             return
         self._filled += count
         self._cut_frames()
+        if self._tls is not None and self._tls.has_more and not self._is_closed:
+            self._receive()  # no poll tells of what is decrypted already
 
     def _cut_frames(self) -> None:
         start = 0
@@ -184,7 +299,11 @@ class _Connection:
             if left < _SIZE_BYTES + size:
                 break
             start += _SIZE_BYTES
-            self._events.on_frame(memoryview(self._room)[start : start + size])
+            reply = memoryview(self._room)[start : start + size]
+            if self._login is None:
+                self._events.on_frame(reply)
+            else:
+                self._on_login_reply(self._login, reply)
             start += size
         if start or self._filled == len(self._room):
             self._make_room(start)
@@ -206,6 +325,9 @@ class _Connection:
         """End the connection; nothing is told any more."""
         self._is_closed = True
         self._out.clear()
+        self._waiting.clear()
+        if self._login_end is not None:
+            self._login_end.cancel()
         self._registry.pop(self, None)
         self._forget_socket()
 

@@ -6,7 +6,9 @@ import threading
 
 import pytest
 
+from barnabas.model.config.broker_config import BrokerConfig
 from barnabas.runtime.loop import Loop
+from barnabas.runtime.peer_security import PeerSecurity
 from barnabas.runtime.peers import FRAME_BYTES_MAX, ROOM_BYTES, RealPeers
 
 
@@ -19,7 +21,7 @@ def loop():
 
 @pytest.fixture
 def peers(loop):
-    peers = RealPeers(loop)
+    peers = RealPeers(loop, PeerSecurity(BrokerConfig))
     yield peers
     peers.close()
 
