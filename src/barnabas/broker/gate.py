@@ -118,7 +118,7 @@ class Gate:
         if not refused:
             return None
         setattr(request, field, refused)
-        answer = refuse(request, code, code.message)
+        answer = refuse(request, code, None)
         setattr(request, field, kept)
         return answer
 

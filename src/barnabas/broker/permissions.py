@@ -8,7 +8,7 @@ is different, as in Kafka: who knows an id knows that the topic exists.
 
 A few handlers ask by themselves, because what they need shows only in their work; here is then what comes before that, or
 `_asks_itself`: Fetch (partitions of a session), Metadata and DescribeTopicPartitions (all topics, those that would be created), OffsetFetch
-(topics of groups), and those that filter what they list.
+and OffsetDelete (topics of groups), AddPartitionsToTxn (topics), and those that filter what they list.
 
 Invariants: every API has a line; `dispatch.py` cannot be loaded otherwise. `tests/security/test_matrix.py` tries each with and without.
 """
@@ -296,7 +296,7 @@ PERMISSIONS: Final[Mapping[int, Guard]] = {
     44: _configs(_O.ALTER_CONFIGS),
     45: _cluster(_O.ALTER),
     46: _cluster(_O.DESCRIBE),
-    47: _all_of(_one(_O.DELETE, _R.GROUP, "group_id"), _each(_O.READ, _R.TOPIC, "topics", "name")),
+    47: _one(_O.DELETE, _R.GROUP, "group_id"),
     48: _cluster(_O.DESCRIBE_CONFIGS),
     49: _cluster(_O.ALTER_CONFIGS),
     50: _cluster(_O.DESCRIBE),

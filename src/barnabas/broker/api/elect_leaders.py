@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.call import Call
     from barnabas.broker.tasks import Task
+    from barnabas.wire.primitives import Buffer
 
 
 def handle(call: Call) -> Task[ElectLeadersResponse]:
@@ -49,11 +50,22 @@ def handle(call: Call) -> Task[ElectLeadersResponse]:
     )
 
 
+class _Refusal(ElectLeadersResponse):
+    """An answer whose code the first version has no place for."""
+
+    __slots__ = ()
+
+    def encode_into(self, out: list[Buffer], version: int) -> None:
+        if version == 0:
+            self.error_code = ErrorCode.NONE
+        super().encode_into(out, version)
+
+
 def refuse(
     request: ElectLeadersRequest, code: ErrorCode, message: str | None
 ) -> ElectLeadersResponse:
     """Refuse the request; versions without a code of their own tell it of every partition."""
-    return ElectLeadersResponse(
+    return _Refusal(
         error_code=code,
         replica_election_results=_results(
             (TopicPartition(topic.topic, index), code, message)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.pieces import Pieces, slices
 from barnabas.core.group.offset_requests import DeleteReply, DeleteRequest
+from barnabas.model.acl import Operation, ResourceType
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -43,6 +44,10 @@ def handle(call: Call) -> Task[Response]:
 
 
 def _look_up(call: Call, name: str, indexes: list[int], known: _Indexes, refused: _Codes) -> None:
+    if not call.allows(Operation.READ, ResourceType.TOPIC, name):
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        refused.append((name, [(index, denied) for index in indexes]))
+        return
     topic = call.node.topics.by_name.get(name)
     count = 0 if topic is None else len(topic.partitions)
     missing = [index for index in indexes if not 0 <= index < count]
