@@ -68,16 +68,17 @@ class FuzzTimer:
 class FuzzEvents:
     """Timers, background jobs and the coordination store: everything that happens later."""
 
-    def __init__(self, clock: FuzzClock) -> None:
+    def __init__(self, clock: FuzzClock, store: SimStore) -> None:
         """Start with nothing to do."""
         self._clock = clock
         self._timers: list[tuple[int, int, FuzzTimer]] = []
         self._booked = 0
         self._later: deque[Callable[[], None]] = deque()
-        self._store = SimStore()
+        self._store = store
         self._session = self._store.open_session("")
         self._store.clients[""] = self
         self._watches: list[FuzzWatch] = []
+        self.trees_read: list[str] = []
 
     def call_at(self, deadline_ms: int, call: Callable[[], None]) -> FuzzTimer:
         """Book a call."""
@@ -105,6 +106,7 @@ class FuzzEvents:
         self, path: str, done: Callable[[Mapping[str, ZNode], BaseException | None], None]
     ) -> None:
         """Answer with the znodes at or below `path`."""
+        self.trees_read.append(path)
         tree = {each: node for each, node in self._store.tree.items() if is_below(each, path)}
         self._later.append(lambda: done(tree, None))
 
@@ -291,10 +293,15 @@ class FuzzPeer(FuzzLink):
 class FuzzNode:
     """A started node in its world: a lone one, or with `zookeeper.connect` the only member of a cluster."""
 
-    def __init__(self, rng: Random, settings: Mapping[str, str] | None = None) -> None:
-        """Start it on an empty disk."""
+    def __init__(
+        self,
+        rng: Random,
+        settings: Mapping[str, str] | None = None,
+        store: SimStore | None = None,
+    ) -> None:
+        """Start it on an empty disk, with what is in the store already."""
         clock = FuzzClock()
-        self.events = FuzzEvents(clock)
+        self.events = FuzzEvents(clock, store or SimStore())
         self.disk = SimDisk(Random(rng.random()))
         texts = {"log.dirs": "/data", "listeners": "PLAINTEXT://127.0.0.1:9092", **(settings or {})}
         events: Any = self.events

@@ -181,7 +181,7 @@ class AclStore:
 
     def _read_all(self) -> Task[None]:
         tree: dict[str, ZNode] = {}
-        for root in ("/kafka-acl", "/kafka-acl-extended"):
+        for root in acl_znodes.ROOTS:
             tree |= yield partial(self._node.world.coordination.read_tree, root)
         self.load(tree)
 

@@ -33,6 +33,7 @@ _ROOTS: Final = {
     PatternType.LITERAL: "/kafka-acl",
     PatternType.PREFIXED: "/kafka-acl-extended/prefixed",
 }
+ROOTS: Final = tuple(_ROOTS.values())
 LITERAL_CHANGES: Final = "/kafka-acl-changes"
 EXTENDED_CHANGES: Final = "/kafka-acl-extended-changes"
 _NOTICE: Final = "acl_changes_"

@@ -1,7 +1,7 @@
 """Settings that another broker, or a tool, has changed: the store's notices, each read once.
 
 Job: watch `/config/changes`, read again what a notice names, put it in force here. A notice says only that something changed: what is
-in force is what stands at its place. Who makes a notice takes away those that every broker has had time to see.
+in force is what stands at its place. Whoever finds a new one takes away, as in Kafka, those that every broker has had time to see.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from urllib.parse import unquote
 
 from barnabas.broker import cluster_znodes, config_changes, entity_config, quota_store
 from barnabas.broker.tasks import drive
+from barnabas.ports import CoordinationError, Delete
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Task
     from barnabas.ports import Watch
@@ -32,6 +35,8 @@ class ConfigNotices:
         self._node = node
         self._watch: Watch | None = None
         self._seen = -1
+        #: Since when each notice is known here, by the clock that only goes on.
+        self._known_since: dict[str, int] = {}
         self._is_looking = False
         self._look_again = False
 
@@ -72,10 +77,22 @@ class ConfigNotices:
                     if notice is not None:
                         yield from self._take(cluster_znodes.read_config_notice(notice))
                     self._seen = number
+                yield from self._remove_old(names or ())
             except OSError as problem:
                 log.warning("cannot read changes of settings: %s", problem)
                 yield partial(node.pause, _RETRY_MS)
                 self._look_again = True
+
+    def _remove_old(self, names: Sequence[str]) -> Task[None]:
+        now_ms = self._node.world.clock.monotonic_ms()
+        self._known_since = {name: self._known_since.get(name, now_ms) for name in names}
+        for name, since_ms in self._known_since.items():
+            if now_ms - since_ms >= cluster_znodes.CONFIG_CHANGE_KEPT_MS:
+                operation = Delete(f"{cluster_znodes.CONFIG_CHANGES}/{name}")
+                try:
+                    yield partial(self._node.world.coordination.commit, [operation])
+                except CoordinationError:
+                    continue  # another broker was faster
 
     def _take(self, entity: str) -> Task[None]:
         """Put in force what stands under /config for this entity."""

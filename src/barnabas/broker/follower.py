@@ -217,8 +217,10 @@ class Fetcher:
     def _hold_throttled(self, now_ms: int) -> None:
         """Leave out for a moment what catches up faster than it may."""
         throttle, own = self._node.members.follower_throttle, self._node.broker_id
+        if not throttle.is_exceeded:
+            return
         for followed in self._followed.values():
-            if throttle.holds(followed.replica, own):
+            if throttle.concerns(followed.replica, own):
                 followed.paused_until_ms = max(followed.paused_until_ms, now_ms + THROTTLED_MS)
                 self._drop_from_session(followed)
                 self._changed[followed.replica.key] = None

@@ -61,8 +61,10 @@ class _Loading:
         self._node = node
         self._queues: dict[str, deque[_ToOpen]] = {}
         self._homeless = 0
-        #: Partitions that no directory has a folder of.
+        #: Partitions that no directory has a folder of, though what they had counts.
         self._begun_anew: list[TopicPartition] = []
+        #: The same of those whose records others have: most were given to this broker while it was away.
+        self._to_be_filled: list[TopicPartition] = []
         self._replicas: dict[TopicPartition, Replica] = {}
         self._lanes_left = 0
         self._problem: BaseException | None = None
@@ -82,7 +84,8 @@ class _Loading:
                     self._homeless += 1
                 else:
                     if not is_found:
-                        self._begun_anew.append(key)
+                        counts = self._node.is_lone or self._node.broker_id in partition.in_sync
+                        (self._begun_anew if counts else self._to_be_filled).append(key)
                     todo = _ToOpen(topic, index, _unclean_bytes(directory, key))
                     self._queues.setdefault(directory.path, deque()).append(todo)
                     self._progress.expect(todo)
@@ -97,6 +100,11 @@ class _Loading:
                 "%d partitions have no folder in log.dirs and begin anew, empty: %s; "
                 "if they had records, a disk is missing: stop, bring it back, and start again",
                 len(self._begun_anew), _some(self._begun_anew),
+            )  # fmt: skip
+        if self._to_be_filled:
+            log.info(
+                "%d partitions begin empty, and are filled by those that lead them: %s",
+                len(self._to_be_filled), _some(self._to_be_filled),
             )  # fmt: skip
         threads = max(1, self._node.config.get_int("num.recovery.threads.per.data.dir"))
         lanes = [

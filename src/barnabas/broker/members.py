@@ -34,8 +34,6 @@ from barnabas.ports import CoordinationError
 from barnabas.wire.messages.controlled_shutdown import ControlledShutdownRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
@@ -92,10 +90,6 @@ class Members:
         """Where another broker is reached from here; None if it is not there."""
         broker = self._node.cluster.brokers.get(broker_id)
         return None if broker is None else self.inter_broker_endpoint(broker)
-
-    def on_brokers(self, brokers: Mapping[int, LiveBroker]) -> None:
-        """Hear from the controller who is there."""
-        self._node.transactions.on_brokers(brokers)
 
     def on_lost(self, lost: list[Replica]) -> None:
         """Hear that logs were lost with their disk: pull them no more, and let others lead them."""

@@ -319,7 +319,7 @@ class Orders:
             for broker in request.live_brokers
         }
         self._node.cluster.brokers = brokers
-        self._node.members.on_brokers(brokers)
+        self._node.transactions.on_brokers(brokers)
 
     def _take_topic(
         self, name: str, topic_id: bytes, states: Iterable[UpdateMetadataPartitionState]

@@ -35,20 +35,26 @@ class ReplicationThrottle:
             config.get_int("replication.quota.window.size.seconds") * 1000,
         )
 
-    def holds(self, replica: Replica, follower: int) -> bool:
-        """Tell whether what `follower` lacks of a partition must wait now."""
+    @property
+    def is_exceeded(self) -> bool:
+        """Tell whether those that are concerned must wait now."""
         limit = self._node.config.get_int(self._rate_setting)
-        if limit == LONG_MAX or not self._concerns(replica, follower):
+        if limit == LONG_MAX:
             return False
         return self._rate.per_second(self._node.world.clock.monotonic_ms()) >= limit
+
+    def holds(self, replica: Replica, follower: int) -> bool:
+        """Tell whether what `follower` lacks of a partition must wait now."""
+        return self.is_exceeded and self.concerns(replica, follower)
 
     def count(self, replica: Replica, follower: int, size_bytes: int) -> None:
         """Count bytes that went, if they are of those that may be held."""
         limit = self._node.config.get_int(self._rate_setting)
-        if limit != LONG_MAX and size_bytes and self._concerns(replica, follower):
+        if limit != LONG_MAX and size_bytes and self.concerns(replica, follower):
             self._rate.add(size_bytes, self._node.world.clock.monotonic_ms())
 
-    def _concerns(self, replica: Replica, follower: int) -> bool:
+    def concerns(self, replica: Replica, follower: int) -> bool:
+        """Tell whether a replica is one of those that may be held: named, and not in sync."""
         return follower not in replica.state.in_sync and self._is_named(replica)
 
     def _is_named(self, replica: Replica) -> bool:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker import (
+    acl_znodes,
     checkpointing,
     directory_opening,
     folders,
@@ -35,18 +36,22 @@ if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Task
     from barnabas.model.cluster import Topic
-    from barnabas.ports import Operation
+    from barnabas.ports import Operation, ZNode
 
 log = logging.getLogger(__name__)
+
+_ROOTS: Final = (
+    znodes.CLUSTER_ID, znodes.CONFIG, znodes.TOPICS, known_directories.ZNODE, *acl_znodes.ROOTS,
+)  # fmt: skip
 
 
 def start(node: Node) -> Task[None]:
     """Run once, before any request. Errors end the start, but a directory whose disk has failed is left out."""
     world = node.world
-    tree = yield lambda done: world.coordination.read_tree("/", done)
+    tree = yield from _read_store(node)
     if znodes.read_cluster_id(tree) is None:
         yield from _found_cluster(node) if node.is_lone else _name_cluster(node)
-        tree = yield lambda done: world.coordination.read_tree("/", done)
+        tree = yield from _read_store(node)
     cluster_id = znodes.read_cluster_id(tree)
     assert cluster_id is not None
     node.cluster_id = cluster_id
@@ -76,6 +81,14 @@ def start(node: Node) -> Task[None]:
     # What the files say of folders that went in the meantime must not meet new ones of the same name.
     unclean = [directory for directory in node.directories if not directory.was_clean]
     yield from checkpointing.write_all(node, unclean)
+
+
+def _read_store(node: Node) -> Task[dict[str, ZNode]]:
+    """Read what a start needs, and no more: notices, wishes and what other programs keep in the same place may be much."""
+    tree: dict[str, ZNode] = {}
+    for root in _ROOTS:
+        tree |= yield partial(node.world.coordination.read_tree, root)
+    return tree
 
 
 def _found_cluster(node: Node) -> Task[None]:

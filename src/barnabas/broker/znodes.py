@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 CLUSTER_ID: Final = "/cluster/id"
 TOPICS: Final = "/brokers/topics"
+CONFIG: Final = "/config"
 TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
 #: Kafka 3.9 keeps none there; in KRaft groups have settings since 4.0 (KIP-1082).
