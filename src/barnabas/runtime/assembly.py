@@ -99,6 +99,7 @@ class RunningBroker:
 
         try:
             from barnabas.runtime.zookeeper import ZooKeeperStore
+            from barnabas.runtime.zookeeper_access import access_options
         except ModuleNotFoundError:
             raise OSError(
                 "a member of a cluster needs the package kazoo: pip install 'barnabas[cluster]'"
@@ -109,6 +110,7 @@ class RunningBroker:
             self.loop, str(connect),
             session_timeout_ms=config.get_int("zookeeper.session.timeout.ms"),
             connection_timeout_ms=None if connection_timeout is None else int(str(connection_timeout)),
+            access=access_options(config),
         )  # fmt: skip
 
     def _drive(self, task: Task[Any], then: Callable[[], None]) -> None:

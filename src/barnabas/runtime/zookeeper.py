@@ -115,6 +115,7 @@ class ZooKeeperStore:
         *,
         session_timeout_ms: int,
         connection_timeout_ms: int | None = None,
+        access: Mapping[str, Any] | None = None,
     ) -> None:
         """Begin to connect to HOST:PORT,HOST:PORT/root; what is asked waits for it."""
         self.loop = loop
@@ -124,7 +125,9 @@ class ZooKeeperStore:
         self._session_id: int | None = None
         self.watches: dict[ZooKeeperWatch, None] = {}
         first_timeout_ms = connection_timeout_ms or session_timeout_ms
-        self.session = ZooKeeperSession(loop, hosts, self, session_timeout_ms, first_timeout_ms)
+        self.session = ZooKeeperSession(
+            loop, hosts, self, session_timeout_ms, first_timeout_ms, access or {}
+        )
         self._reads = Reads(loop, self.session)
         self._commits = CommitQueue(self.session, self._reads)
 

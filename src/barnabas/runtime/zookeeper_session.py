@@ -37,7 +37,7 @@ from kazoo.protocol.states import KeeperState
 from barnabas.ports import NotConnected, OutcomeUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.runtime.loop import BookedCall, Loop
 
@@ -98,10 +98,20 @@ class ZooKeeperSession:
     """One node's session after another, over connections that come and go."""
 
     def __init__(
-        self, loop: Loop, hosts: str, owner: SessionOwner, timeout_ms: int, first_timeout_ms: int
+        self,
+        loop: Loop,
+        hosts: str,
+        owner: SessionOwner,
+        timeout_ms: int,
+        first_timeout_ms: int,
+        access: Mapping[str, Any],
     ) -> None:
-        """Begin to connect; `first_timeout_ms` is how long the first connection may take."""
+        """Begin to connect; `first_timeout_ms` is how long the first connection may take.
+
+        `access` is what kazoo is told besides: who we are, TLS.
+        """
         self._loop = loop
+        self._access = access
         self._hosts = hosts
         self._owner = owner
         self._timeout_ms = timeout_ms
@@ -204,6 +214,7 @@ class ZooKeeperSession:
             handler=_Handler(self._timeout_ms / 1000 / (hosts + 1)),
             connection_retry=_RETRY,
             logger=_kazoo_log,
+            **self._access,
         )
         client.add_listener(partial(self._on_state, client))
         client.start_async()

@@ -280,8 +280,7 @@ SECURITY_SETTINGS: Final = settings(
         "zookeeper.set.acl",
         Kind.BOOLEAN,
         False,
-        "Whether what the broker writes in ZooKeeper may be changed only by who has zookeeper.digest.credentials, "
-        "and credentials of users read only by them.",
+        "Whether what the broker creates in ZooKeeper may be read and changed only by who has zookeeper.digest.credentials.",
         importance=Importance.HIGH,
     ),
     Setting(
