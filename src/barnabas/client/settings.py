@@ -3,8 +3,8 @@
 Job: from texts, as `kafka.*` options or -X give them, to a frozen, picklable object; a sentence for everything that cannot be. Must not
 know who uses them, or open a file.
 
-Invariants: no secret is in a repr or an error; a setting that was not given has Kafka's default, but for `max.partition.fetch.bytes`, which is
-4 MB, as reading in bulk wants it.
+Invariants: no secret is in a repr or an error; a setting that was not given has Kafka's default, but for `max.partition.fetch.bytes` and
+`batch.size`, which are 4 MB and 256 KB, as reading and writing in bulk want it.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class ClientSettings:
 
     #: Kept for the record: a producer with sequences always waits for all replicas.
     acks: str = _setting("acks", "all", _one_of("all", "-1", "0", "1"))
-    batch_size: int = _setting("batch.size", 16 * 1024, _integer(0))
+    batch_size: int = _setting("batch.size", 256 * 1024, _integer(0))
     compression_type: str = _setting("compression.type", "none", _one_of(*CODECS))
     max_request_size: int = _setting("max.request.size", 1024 * 1024, _integer(1))
     max_in_flight: int = _setting("max.in.flight.requests.per.connection", 5, _integer(1, 5))

@@ -429,6 +429,15 @@ def put_head(
     return view, header
 
 
+def seal(content: Bytes, header: BatchHeader) -> bytearray:
+    """Put a header before content that is packed already; its length and checksum are worked out here."""
+    batch = bytearray(HEADER_SIZE)
+    batch += content
+    _HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD))
+    _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_START:]))
+    return batch
+
+
 def repack(batch: memoryview, content: Bytes, codec: Codec, level: int | None = None) -> bytearray:
     """Encode a batch again whose content is unpacked, with another codec; everything else stays as it was."""
     again = bytearray(batch[:HEADER_SIZE])
