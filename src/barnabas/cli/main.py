@@ -54,6 +54,10 @@ COMMANDS = {
         "barnabas.cli.zookeeper:zookeeper",
         "Run ZooKeeper, which brokers need to form a cluster.",
     ),
+    "spark": (
+        "barnabas.cli.spark:spark",
+        "Keep a Spark running for programs; follow streaming queries.",
+    ),
     "completion": ("barnabas.cli.completion:completion", "Print the completion script of a shell."),
 }
 

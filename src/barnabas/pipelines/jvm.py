@@ -10,7 +10,6 @@ import contextlib
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -23,7 +22,7 @@ import pyspark
 from barnabas.pipelines.java import cache_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from barnabas.pipelines.java import Java
 
@@ -97,8 +96,13 @@ class Jvm:
         extra = self.settings.get("spark.driver.extraClassPath")
         return os.pathsep.join([*([extra] if extra else []), *map(str, jars())])
 
-    def start(self, *program: str, **more: str) -> subprocess.Popen[bytes]:
-        """Start it. It ends when our end of its stdin closes, and Ctrl-C is for Python alone."""
+    def start(
+        self, *program: str, ends_with: Callable[[], None] | None = None, **more: str
+    ) -> subprocess.Popen[bytes]:
+        """Start it, with more variables in its environment. Ctrl-C is for Python alone; a gateway ends when its stdin closes.
+
+        `ends_with` is run in the new process, for a program that does not look at its stdin.
+        """
         environment = {
             **os.environ,
             **self.environment,
@@ -111,7 +115,8 @@ class Jvm:
             self.command(*program),
             stdin=subprocess.PIPE,
             env=environment,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+            start_new_session=True,
+            preexec_fn=ends_with,
         )
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 BATCHES_MAX: Final = 60
 QUERIES_MAX: Final = 100
@@ -119,6 +119,22 @@ class Query:
             bars([batch.duration_ms for batch in self.batches]),
         )
 
+    def summary(self) -> dict[str, object]:
+        """What programs read, under names that stay."""
+        last = self.last
+        return {
+            "id": self.id,
+            "name": self.name,
+            "state": self.state,
+            "batch": last and last.number,
+            "rows": last and last.rows,
+            "rows_per_second": last and last.rows_per_second,
+            "batch_ms": last and last.duration_ms,
+            "lag": last and last.lag,
+            "lag_seconds": self.lag_seconds,
+            "offsets": last and last.end,
+        }
+
 
 def bars(values: Sequence[int]) -> str:
     """Draw the newest values, the highest as a full bar."""
@@ -130,9 +146,11 @@ def bars(values: Sequence[int]) -> str:
 class Board:
     """The queries that were heard of; in a notebook it shows itself as a table."""
 
-    def __init__(self) -> None:
-        """Nothing was heard of yet."""
-        self.queries: dict[str, Query] = {}
+    def __init__(self, queries: Iterable[Query] = ()) -> None:
+        """Show these; more may be heard of."""
+        self.queries = {query.id: query for query in queries}
+        self.on_change: Callable[[Board], object] | None = None
+        """Called after each change: give it a notebook's display handle's `update`."""
 
     def on_started(self, query_id: str, name: str | None) -> None:
         """A query runs, for the first time or again."""
@@ -143,17 +161,28 @@ class Board:
         self.queries[query_id] = query
         while len(self.queries) > QUERIES_MAX:
             del self.queries[next(iter(self.queries))]
+        self._changed()
 
-    def on_batch(self, query_id: str, name: str | None, batch: Batch) -> None:
-        """A batch is finished."""
+    def on_batch(
+        self, query_id: str, name: str | None, batch: Batch, lag_seconds: float | None = None
+    ) -> None:
+        """A batch is finished; this far behind it is now."""
         if query_id not in self.queries:
             self.on_started(query_id, name)
-        self.queries[query_id].batches.append(batch)
+        query = self.queries[query_id]
+        query.batches.append(batch)
+        query.lag_seconds = lag_seconds
+        self._changed()
 
     def on_ended(self, query_id: str, error: str | None) -> None:
         """A query has ended, with an error or without."""
         if query_id in self.queries:
             self.queries[query_id].state = "failed" if error else "ended"
+            self._changed()
+
+    def _changed(self) -> None:
+        if self.on_change is not None:
+            self.on_change(self)
 
     def to_json(self) -> str:
         """Write everything, for another process to read."""

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -19,17 +20,21 @@ from barnabas.pipelines.java import cache_folder
 from barnabas.pipelines.progress import Board, Query, queries_of, read_batch
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from barnabas.pipelines.lag import LagMeter
 
 
 class _Listener(StreamingQueryListener):
     """Writes into a board what Spark reports; events come one at a time, on a thread of pyspark."""
 
-    def __init__(self, board: Board, file: Path | None) -> None:
+    def __init__(self, board: Board, file: Path | None, meter: LagMeter | None = None) -> None:
         self._board = board
         self._file = file
+        self._meter = meter
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: ANN401, N802, RUF100 - pyspark's name and types
         """A query runs."""
@@ -39,7 +44,9 @@ class _Listener(StreamingQueryListener):
     def onQueryProgress(self, event: Any) -> None:  # noqa: ANN401, N802, RUF100
         """A batch is done, or nothing came for a while."""
         report = json.loads(event.progress.json)
-        self._board.on_batch(report["id"], report.get("name"), read_batch(report))
+        batch = read_batch(report)
+        seconds = self._meter.seconds(batch.end) if self._meter else None
+        self._board.on_batch(report["id"], report.get("name"), batch, seconds)
         self._write()
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: ANN401, N802, RUF100
@@ -60,10 +67,20 @@ class _Listener(StreamingQueryListener):
             new.replace(self._file)
 
 
-def watch(spark: SparkSession) -> Board:
-    """Give a board of the queries that this session starts from now on; it fills itself while they run."""
+def watch(
+    spark: SparkSession, bootstrap: str | None = None, settings: Mapping[str, str] | None = None
+) -> Board:
+    """Give a board of the queries that this session starts from now on; it fills itself while they run.
+
+    With an address (and client settings, if the cluster asks who comes) it tells the lag in seconds, too.
+    """
+    from barnabas.pipelines.lag import (
+        LagMeter,  # brings a client, which sessions that only record do not need
+    )
+
     board = Board()
-    spark.streams.addListener(_Listener(board, None))
+    meter = LagMeter({"bootstrap.servers": bootstrap, **(settings or {})}) if bootstrap else None
+    _add(spark, _Listener(board, None, meter))
     return board
 
 
@@ -72,7 +89,19 @@ def record(spark: SparkSession) -> None:
     if getattr(spark, "_barnabas_recorded", False):
         return
     spark._barnabas_recorded = True  # type: ignore[attr-defined]
-    spark.streams.addListener(_Listener(Board(), _folder() / f"{os.getpid()}.json"))
+    _add(spark, _Listener(Board(), _folder() / f"{os.getpid()}.json"))
+
+
+def _add(spark: SparkSession, listener: _Listener) -> None:
+    """Have the session call the listener.
+
+    A Connect session listens on a thread that would keep the program from ending. A thread is a daemon if the one that starts it is.
+    """
+    # When the program ends, that thread cannot go on, and would warn of it.
+    warnings.filterwarnings("ignore", "StreamingQueryListenerBus Handler thread")
+    thread = threading.Thread(target=spark.streams.addListener, args=(listener,), daemon=True)
+    thread.start()
+    thread.join()
 
 
 def recorded() -> list[Query]:
