@@ -1,0 +1,59 @@
+"""Rows that cannot be written, as rows of the dead-letter topic.
+
+Job: the row as it was, with the reason in its headers. Must not know a cluster, nor what makes a row bad.
+
+Headers: those of the row, then `barnabas.reason`, `barnabas.topic` (where it should have gone), and `barnabas.value.bytes` if the value had
+to be cut to fit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.pipelines.columns import PoisonRow
+
+#: What is kept of a value that even the dead-letter topic refuses: enough to see what it was.
+CUT_BYTES: Final = 64 * 1024
+_HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def dead_letters(
+    batch: pa.RecordBatch, poison: Sequence[PoisonRow], *, cut: bool = False
+) -> pa.RecordBatch:
+    """Make the rows; with `cut` their keys and values are cut."""
+    keys, values, headers = [], [], []
+    for each in poison:
+        key, value = _bytes(batch, "key", each.row), _bytes(batch, "value", each.row)
+        told = _original_headers(batch, each.row)
+        told.append({"key": "barnabas.reason", "value": each.reason.encode()})
+        told.append({"key": "barnabas.topic", "value": (each.topic or "").encode()})
+        if cut and value is not None and len(value) > CUT_BYTES:
+            told.append({"key": "barnabas.value.bytes", "value": str(len(value)).encode()})
+            value = value[:CUT_BYTES]
+        keys.append(key[:CUT_BYTES] if cut and key is not None else key)
+        values.append(value)
+        headers.append(told)
+    columns = [
+        pa.array(keys, pa.binary()),
+        pa.array(values, pa.binary()),
+        pa.array(headers, _HEADERS),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=["key", "value", "headers"])
+
+
+def _bytes(batch: pa.RecordBatch, name: str, row: int) -> bytes | None:
+    if name not in batch.schema.names:
+        return None
+    value = batch.column(name)[row].as_py()
+    return value.encode() if isinstance(value, str) else value
+
+
+def _original_headers(batch: pa.RecordBatch, row: int) -> list[dict[str, object]]:
+    if "headers" not in batch.schema.names:
+        return []
+    return list(batch.column("headers")[row].as_py() or [])

@@ -1,0 +1,121 @@
+"""The sink: DataFrames into topics, batch and streaming.
+
+Job: what Spark asks of a writer; which query, epoch and task it is. Must not know transactions (`delivery.py`) or rows (`row_sending.py`).
+
+Invariants: a streaming query is known by the id that its checkpoint keeps, so it is the same after a restart and another one with
+another checkpoint; attempts of one task have one transactional id in a stream, and each its own in a batch.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from barnabas.pipelines import delivery
+from barnabas.pipelines.problem import PipelineProblem, one_sentence
+from barnabas.runtime.blocking_client import BlockingClient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyarrow import RecordBatch
+
+    from barnabas.client.transaction import PreparedTransaction
+    from barnabas.pipelines.options import SinkOptions
+
+PREFIX: Final = "barnabas-sink"
+#: Where Spark tells its tasks which query and batch they are of (StreamExecution.QUERY_ID_KEY, MicroBatchExecution.BATCH_ID_KEY).
+_QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task has done, for the driver."""
+
+    rows: int
+    prepared: PreparedTransaction | None = None
+    #: Transactional ids of earlier attempts of this task, whose transactions may be open.
+    earlier: tuple[str, ...] = ()
+
+
+class TopicStreamWriter(DataSourceStreamArrowWriter):
+    """Writes a stream."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        """Take what was asked for."""
+        self._options = options
+
+    def write(self, iterator: Iterator[RecordBatch]) -> Written:
+        """Write what one task has of one epoch. All is done when this returns: the driver has nothing to commit."""
+        options, task = self._options, _task()
+        with one_sentence():
+            query, epoch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
+            name = f"{PREFIX}-{query}-{task.partitionId()}"
+            with BlockingClient(options.settings) as client:
+                if not options.exactly_once:
+                    return Written(delivery.write_at_least_once(client, options, name, iterator))
+                if not query or epoch is None:
+                    raise PipelineProblem(
+                        "Spark does not tell which query and batch this is, so it cannot be written exactly once: set "
+                        "delivery=at-least-once"
+                    )
+                return Written(delivery.write_epoch(client, options, name, int(epoch), iterator))
+
+
+class TopicWriter(DataSourceArrowWriter):
+    """Writes a batch: what tasks have written becomes visible together, when all are done."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        """Take what was asked for, and a name for this write."""
+        self._options = options
+        self._id = options.sink_id or str(uuid.uuid4())
+
+    def write(self, iterator: Iterator[RecordBatch]) -> Written:
+        """Write what one task has."""
+        options, task = self._options, _task()
+        name = f"{PREFIX}-{self._id}-{task.partitionId()}"
+        with one_sentence(), BlockingClient(options.settings) as client:
+            if not options.exactly_once:
+                return Written(delivery.write_at_least_once(client, options, name, iterator))
+            if options.epoch is not None:
+                return Written(delivery.write_epoch(client, options, name, options.epoch, iterator))
+            # Each attempt has an id of its own: one that comes second (speculation) must not end what the first has left open
+            # for the driver.
+            attempt = task.attemptNumber()
+            rows, prepared = delivery.write_open(client, options, f"{name}-{attempt}", iterator)
+            return Written(rows, prepared, tuple(f"{name}-{each}" for each in range(attempt)))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All tasks are done: let readers see it."""
+        prepared = _prepared(messages)
+        earlier = [name for each in messages if isinstance(each, Written) for name in each.earlier]
+        if prepared or earlier:
+            with one_sentence(), BlockingClient(self._options.settings) as client:
+                delivery.end_all(client, prepared)
+                delivery.fence(client, earlier)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """A task has failed: nobody shall see what the others wrote."""
+        prepared = _prepared(messages)
+        if prepared:
+            with one_sentence(), BlockingClient(self._options.settings) as client:
+                delivery.abort_all(client, prepared)
+
+
+def _task() -> TaskContext:
+    task = TaskContext.get()
+    assert task is not None, "Spark calls write() in tasks"
+    return task
+
+
+def _prepared(messages: Sequence[WriterCommitMessage | None]) -> list[PreparedTransaction]:
+    return [each.prepared for each in messages if isinstance(each, Written) and each.prepared]

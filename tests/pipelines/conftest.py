@@ -1,0 +1,44 @@
+"""One broker and one Spark for all tests of pipelines."""
+
+import pytest
+
+from barnabas import Broker
+
+
+@pytest.fixture(scope="session")
+def shared_broker():
+    """A broker whose topics tests name after themselves."""
+    with Broker(settings={"offsets.topic.num.partitions": 3}) as running:
+        yield running
+
+
+@pytest.fixture
+def bootstrap(shared_broker):
+    """Its address."""
+    return shared_broker.bootstrap
+
+
+@pytest.fixture
+def topic(request):
+    """A name that is this test's alone."""
+    return "".join(each if each.isalnum() else "-" for each in request.node.name)[:100]
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """A Spark that nothing of barnabas is registered with."""
+    pytest.importorskip("pyspark", reason="pyspark is not installed (extra spark)")
+    from barnabas.pipelines import session
+    from barnabas.pipelines.java import JavaMissing
+
+    config = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.log.level": "OFF",
+        "spark.task.maxFailures": "1",
+    }
+    try:
+        running = session("tests", master="local[2]", quick=True, config=config)
+    except JavaMissing as problem:
+        pytest.skip(f"Spark has no Java: {problem}")
+    yield running
+    running.stop()

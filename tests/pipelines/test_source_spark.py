@@ -1,0 +1,124 @@
+"""The source under a real Spark: found without registering, columns as those of the `kafka` format, streams that are restarted."""
+
+import json
+
+import pytest
+from topic_kit import committed, make_topic, produce
+
+pytest.importorskip("pyspark", reason="pyspark is not installed (extra spark)")
+
+COLUMNS = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+}
+HEADERS = "array<struct<key:string,value:binary>>"
+
+
+def reading(spark, bootstrap, **options):
+    return _with_options(spark.read, bootstrap, options).load()
+
+
+def streaming(spark, bootstrap, **options):
+    return _with_options(spark.readStream, bootstrap, options).load()
+
+
+def _with_options(it, bootstrap, options):
+    return it.format("barnabas").options(**{"kafka.bootstrap.servers": bootstrap, **options})
+
+
+def run_now(frame, checkpoint, path):
+    """Run a stream over what is there now, into files; return how many batches it took."""
+    query = (
+        frame.selectExpr("CAST(value AS STRING) AS value")
+        .writeStream.format("text")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start(str(path))
+    )
+    assert query.awaitTermination(120)
+    return [each for each in query.recentProgress if each["numInputRows"]]
+
+
+def lines(spark, path):
+    return sorted(each.value for each in spark.read.text(str(path)).collect())
+
+
+def test_a_topic_is_a_table_also_in_sql(spark, bootstrap, topic):
+    make_topic(bootstrap, topic, 2)
+    first = {
+        "key": "k",
+        "value": "v",
+        "timestamp": 1_700_000_000_123,
+        "headers": [("h", b"1"), ("h", None)],
+    }
+    produce(bootstrap, topic, [first, {"value": None, "key": None, "timestamp": 1}])
+    produce(bootstrap, topic, ["other"], partition=1)
+    frame = reading(spark, bootstrap, subscribe=topic, includeHeaders="true")
+    assert dict(frame.dtypes) == COLUMNS | {"headers": HEADERS}
+    assert list(frame.columns) == [*COLUMNS, "headers"]
+    rows = frame.orderBy("partition", "offset").collect()
+    assert len(rows) == 3
+    assert (bytes(rows[0].key), bytes(rows[0].value), rows[0].topic) == (b"k", b"v", topic)
+    assert (rows[0].partition, rows[0].offset, rows[0].timestampType) == (0, 0, 0)
+    assert rows[0].timestamp.timestamp() == 1_700_000_000.123
+    assert [(each.key, each.value) for each in rows[0].headers] == [("h", b"1"), ("h", None)]
+    assert (rows[1].key, rows[1].value, rows[1].headers) == (None, None, None)
+
+    spark.sql(
+        f"CREATE TEMPORARY VIEW clicks USING barnabas OPTIONS "
+        f"(`kafka.bootstrap.servers` '{bootstrap}', subscribe '{topic}')"
+    )
+    counted = spark.sql("SELECT topic, count(*) AS n FROM clicks GROUP BY topic").collect()
+    assert [(each.topic, each.n) for each in counted] == [(topic, 3)]
+
+
+def test_a_stream_is_restarted_and_its_lag_is_visible(spark, bootstrap, topic, tmp_path):
+    make_topic(bootstrap, topic)
+    produce(bootstrap, topic, list("abcde"))
+    frame = streaming(
+        spark,
+        bootstrap,
+        subscribe=topic,
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger="2",
+        groupId=f"{topic}-group",
+    )
+    progress = run_now(frame, tmp_path / "checkpoint", tmp_path / "out")
+    assert [each["numInputRows"] for each in progress] == [2, 2, 1]
+    source = progress[-1]["sources"][0]
+    assert json.loads(source["endOffset"]) == {topic: {"0": 5}}
+    assert json.loads(source["latestOffset"]) == {topic: {"0": 5}}
+    assert committed(bootstrap, f"{topic}-group", topic) == 5
+    produce(bootstrap, topic, ["f"])
+    assert len(run_now(frame, tmp_path / "checkpoint", tmp_path / "out")) == 1
+    assert lines(spark, tmp_path / "out") == list("abcdef")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"subscribe": "t", "startingOfsets": "x"}, "did you mean 'startingOffsets'?"),
+        ({"subscribe": "no-such-topic"}, "there is no topic 'no-such-topic'"),
+    ],
+)
+def test_mistakes_in_a_batch_are_told_without_a_traceback(spark, bootstrap, options, words):
+    with pytest.raises(Exception) as caught:  # noqa: PT011  # Spark's own, by phase
+        reading(spark, bootstrap, **options).collect()
+    told = str(caught.value)
+    assert words in told
+    assert "Traceback" not in told
+    assert "\tat " not in told
+
+
+def test_mistakes_in_a_stream_are_told_without_a_traceback(spark, bootstrap, tmp_path):
+    frame = streaming(spark, bootstrap, subscribe="no-such-topic")
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        run_now(frame, tmp_path / "checkpoint", tmp_path / "out")
+    told = str(caught.value)
+    assert "there is no topic 'no-such-topic'" in told
+    assert "Traceback" not in told

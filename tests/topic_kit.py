@@ -1,0 +1,98 @@
+"""Topics for tests of pipelines: made, written and read with librdkafka, so that what is tested does not test itself."""
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+
+def make_topic(bootstrap, name, partitions=1, **config):
+    """Create a topic and wait until it is there. Records may be as old as a test likes."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    config = {"retention.ms": -1, **config}
+    topic = NewTopic(name, partitions, 1, config={key: str(each) for key, each in config.items()})
+    admin.create_topics([topic])[name].result(30)
+    return name
+
+
+def add_partitions(bootstrap, name, count):
+    """Let a topic have more partitions."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_partitions([NewPartitions(name, count)])[name].result(30)
+
+
+def delete_topic(bootstrap, name):
+    """Delete a topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([name])[name].result(30)
+
+
+def delete_records(bootstrap, name, partition, before):
+    """Let a log start later."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for each in admin.delete_records([TopicPartition(name, partition, before)]).values():
+        each.result(30)
+
+
+def produce(bootstrap, topic, values, partition=0, **settings):
+    """Write values (or dicts of confluent_kafka's arguments) to one partition, one batch per call."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, **settings})
+    for each in values:
+        words = each if isinstance(each, dict) else {"value": each}
+        producer.produce(topic, partition=words.pop("partition", partition), **words)
+    assert producer.flush(30) == 0
+
+
+def produce_in_transaction(bootstrap, topic, values, *, commit, partition=0):
+    """Write values in a transaction and end it."""
+    settings = {"bootstrap.servers": bootstrap, "transactional.id": f"test-{topic}-{partition}"}
+    producer = Producer(settings)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for each in values:
+        producer.produce(topic, each, partition=partition)
+    producer.flush(30)
+    if commit:
+        producer.commit_transaction(30)
+    else:
+        producer.abort_transaction(30)
+
+
+def consume_all(bootstrap, topic, isolation="read_committed"):
+    """Read what there is of a topic, partition by partition: messages."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "topic-kit",
+            "enable.auto.commit": False,
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        partitions = sorted(consumer.list_topics(topic, 30).topics[topic].partitions)
+        return [each for one in partitions for each in _consume(consumer, topic, one)]
+    finally:
+        consumer.close()
+
+
+def _consume(consumer, topic, partition):
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    messages = []
+    while True:
+        message = consumer.poll(30)
+        assert message is not None, f"{topic}-{partition} came to no end"
+        if message.error() is None:
+            messages.append(message)
+        elif message.error().code() == -191:  # _PARTITION_EOF
+            return messages
+        else:
+            raise AssertionError(message.error())
+
+
+def committed(bootstrap, group, topic, partition=0):
+    """Return the offset that a group has committed, or None."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    try:
+        (found,) = consumer.committed([TopicPartition(topic, partition)], 30)
+        return None if found.offset < 0 else found.offset
+    finally:
+        consumer.close()
