@@ -154,13 +154,23 @@ def test_bad_rows_go_to_the_dead_letter_topic():
     [row] = done.rejected.to_pylist()
     headers = {header["key"]: header["value"].decode() for header in row["headers"]}
     assert (row["topic"], row["key"], row["value"]) == ("clicks-bad", b"b", b"oops")
-    assert headers.pop("barnabas.error.reason").startswith("is no JSON")
+    assert headers.pop("barnabas.reason").startswith("is no JSON")
     assert headers == {
-        "barnabas.error.column": "value",
-        "barnabas.error.topic": "clicks",
-        "barnabas.error.partition": "3",
-        "barnabas.error.offset": "101",
+        "barnabas.column": "value",
+        "barnabas.topic": "clicks",
+        "barnabas.partition": "3",
+        "barnabas.offset": "101",
     }
+
+
+def test_a_dead_letter_keeps_the_headers_of_its_record():
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    batch = records(b"oops").append_column(
+        "headers", pa.array([[{"key": "trace", "value": b"7"}]], kind)
+    )
+    [row] = decode({**JSON, "deadLetterTopic": "bad"}, batch, CLICK).rejected.to_pylist()
+    assert row["headers"][0] == {"key": "trace", "value": b"7"}
+    assert row["headers"][1]["key"] == "barnabas.reason"
 
 
 def test_a_bad_row_ends_the_query_if_that_is_asked_for():

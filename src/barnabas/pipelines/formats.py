@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type
@@ -191,8 +191,7 @@ class Decoder:
         rows = sorted(bad)
         taken = batch.take(pa.array(rows))
         headers = [
-            _headers(row, *bad[number])
-            for number, row in zip(rows, taken.select(_PLACE).to_pylist(), strict=True)
+            _headers(row, *bad[number]) for number, row in zip(rows, taken.to_pylist(), strict=True)
         ]
         topic = pa.array([self.formats.dead_letter_topic] * len(rows), pa.string())
         columns = [
@@ -204,19 +203,16 @@ class Decoder:
         return pa.RecordBatch.from_arrays(columns, ["key", "value", "topic", "headers"])
 
 
-_PLACE: Final = ["topic", "partition", "offset", "timestamp"]
+_PLACE: Final = ("topic", "partition", "offset")
 
 
-def _headers(row: Mapping[str, object], column: str, reason: str) -> list[dict[str, object]]:
-    told = {
-        "reason": reason,
-        "column": column,
-        **{name: row[name] for name in _PLACE if name != "timestamp"},
-    }
-    return [
-        {"key": f"barnabas.error.{name}", "value": str(value).encode()}
-        for name, value in told.items()
+def _headers(row: Mapping[str, Any], column: str, reason: str) -> list[dict[str, object]]:
+    """Give the record's own headers, if they are read, and ours, named as those of the sink's dead letters."""
+    told = {"reason": reason, "column": column, **{name: row[name] for name in _PLACE}}
+    ours = [
+        {"key": f"barnabas.{name}", "value": str(value).encode()} for name, value in told.items()
     ]
+    return [*(row.get("headers") or ()), *ours]
 
 
 def _replaced(batch: pa.RecordBatch, typed: Mapping[str, pa.Array]) -> pa.RecordBatch:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyspark
 
-from barnabas.pipelines.java import cache_folder
+from barnabas.pipelines.java import cache_folder, feature_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +36,10 @@ _POLL_S: Final = 0.02
 _OPENED: Final = (
     "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
     "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
-    "sun.security.action", "sun.util.calendar",
+    "sun.util.calendar",
 )  # fmt: skip
+#: It is gone since Java 24, which warns of it.
+_OPENED_BEFORE_24: Final = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 _ALWAYS: Final = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
@@ -87,8 +89,9 @@ class Jvm:
         memory = self.settings.get("spark.driver.memory", "1g")
         extra = shlex.split(self.settings.get("spark.driver.extraJavaOptions", ""))
         confs = [word for name, value in self.settings.items() for word in ("--conf", f"{name}={value}")]  # fmt: skip
+        old = [_OPENED_BEFORE_24] if feature_of(self.java.version) < 24 else []
         return [
-            str(self.java.command), f"-Xmx{memory}", *_ALWAYS, f"-Dlog4j2.configurationFile={_logging()}",
+            str(self.java.command), f"-Xmx{memory}", *_ALWAYS, *old, f"-Dlog4j2.configurationFile={_logging()}",
             *self.options, *extra, "-cp", self._class_path(), MAIN, *confs, *program,
         ]  # fmt: skip
 
