@@ -17,7 +17,14 @@ from barnabas.core.group.records import OffsetCommitted
 from barnabas.model.config.broker_config import BrokerConfig
 from barnabas.model.errors import ErrorCode
 from barnabas.sim.checkers import Cut, History
-from barnabas.sim.group_checkers import NO_OFFSET, GroupHistory, Kind, Standing, Who
+from barnabas.sim.group_checkers import (
+    NO_OFFSET,
+    GroupHistory,
+    Kind,
+    LoneGroupHistory,
+    Standing,
+    Who,
+)
 from barnabas.sim.groups import draw_plan
 from barnabas.sim.machine import Machine
 from barnabas.sim.run import run_seed
@@ -202,7 +209,7 @@ class Story:
         machine = Machine(self.scheduler, config, Node)
         self.history = History(failures_explained=False)
         self.history.add_partition(KEY, flushed=False)
-        self.groups = GroupHistory(self.history, machine, 1, flushed=flushed)
+        self.groups = LoneGroupHistory(self.history, machine, 1, flushed=flushed)
         self.groups.add_group("g", [KEY, OTHER], kind)
         self.life = 1
 

@@ -9,6 +9,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.sim.cluster_group_run import run_cluster_groups
 from barnabas.sim.cluster_run import run_cluster
 from barnabas.sim.cluster_transaction_run import run_cluster_transactions
 from barnabas.sim.run import Verdict, run_seed
@@ -28,6 +29,7 @@ def main() -> int:
     parser.add_argument("--without-groups", action="store_true", help="leave consumer groups out")
     parser.add_argument("--without-retention", action="store_true", help="let no records go")
     parser.add_argument("--transactions", action="store_true", help="run transactions instead")
+    parser.add_argument("--groups", action="store_true", help="with --cluster: run consumer groups")
     parser.add_argument(
         "--cluster", action="store_true", help="run clusters instead; with transactions, too"
     )
@@ -40,6 +42,8 @@ def main() -> int:
         (True, True): run_cluster_transactions,
     }
     run = runs[asked.cluster, asked.transactions]
+    if asked.cluster and asked.groups:
+        run = run_cluster_groups
     if asked.seed is not None:
         return _run_one(run, asked.seed, trace=asked.trace)
     start, _, end = asked.seeds.partition(":")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FOLLOWERS_SINCE: Final = 11
 TOPIC_IDS_SINCE: Final = 13
-_PASSING: Final = (
+PASSING: Final = (
     ErrorCode.KAFKA_STORAGE_ERROR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -127,7 +127,7 @@ class ClusterConsumer(ClusterClient):
 
     def _on_partition(self, key: Key, data: PartitionData) -> None:
         code, position = ErrorCode(data.error_code), self.positions[key]
-        if code in _PASSING:
+        if code in PASSING:
             self.leaders.pop(key, None)
         elif code:
             raise Violation(

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from barnabas.broker.coordinators import TOPIC
 from barnabas.broker.java_hash import java_hash
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from barnabas.sim.checkers import History, Key
     from barnabas.sim.machine import Machine
+    from barnabas.sim.world import Scheduler
 
 _EVERYTHING: Final = 1 << 62
 #: The coordinator counts in whole milliseconds.
@@ -141,50 +142,62 @@ class GroupLedger:
         self.processed: dict[Key, dict[int, list[Processed]]] = {key: {} for key in keys}
 
 
-class GroupHistory:
-    """All groups of a run."""
+class Records(Protocol):
+    """What is known of the records that groups read."""
 
-    def __init__(
-        self, history: History, machine: Machine, partition_count: int, *, flushed: bool
+    #: Whether requests may fail for reasons that no client knows.
+    failures_explained: bool
+
+    def on_read(
+        self,
+        key: Key,
+        reader: str,
+        life: int,
+        fetch_offset: int,
+        records: Sequence[tuple[int, bytes]],
+        high_watermark: int,
     ) -> None:
-        """Watch the offsets topic, too; `flushed` if each of its batches is synced before it is answered."""
-        self.records = history
-        self._machine = machine
-        self._partition_count = partition_count
-        self._flushed = flushed
+        """See records read."""
+
+    def may_be_deleted(self, key: Key, offset: int) -> bool:
+        """Tell whether a reader may find that the log starts after this offset."""
+
+    def may_be_gone(self, key: Key, offset: int) -> bool:
+        """Tell whether a reader may be told that an offset it was given is out of range."""
+
+
+class GroupHistory:
+    """All groups of a run, whose offsets log keeps what was told."""
+
+    def __init__(self, records: Records, scheduler: Scheduler) -> None:
+        """Know no group."""
+        self.records = records
+        self._scheduler = scheduler
         self._ledgers: dict[str, GroupLedger] = {}
-        #: When each life of the node was first heard of.
+        #: When each life of the node was first heard of, where there is one node.
         self._lives: dict[int, int] = {}
-        for index in range(partition_count):
-            history.add_partition((TOPIC, index), flushed=flushed)
 
     def add_group(self, group_id: str, keys: Sequence[Key], kind: Kind) -> None:
         """Watch a group."""
         self._ledgers[group_id] = GroupLedger(group_id, keys, kind)
 
-    # Time, and what a power loss takes
+    # Time, and what a power loss takes: for subclasses
 
-    def _moment(self, ledger: GroupLedger, life: int) -> Moment:
+    def _moment(self, _ledger: GroupLedger, life: int) -> Moment:
         """Note that something was told just now, by a life of the node that may be over."""
-        now_us = self._machine.scheduler.now_us
-        self._lives.setdefault(life, now_us)
-        node = self._machine.node
-        end_offset = _EVERYTHING
-        if node is not None and self._machine.life.number == life:
-            replica = node.replicas.get(*self._place(ledger))
-            if replica is not None:
-                end_offset = replica.log.log_end_offset
-        return Moment(now_us, life, end_offset)
+        return Moment(self._scheduler.now_us, life, _EVERYTHING)
 
-    def _place(self, ledger: GroupLedger) -> Key:
-        return TOPIC, (java_hash(ledger.group_id) & 0x7FFFFFFF) % self._partition_count
+    def _may_be_lost(self, _ledger: GroupLedger, _moment: Moment) -> bool:
+        """Tell whether what was told then may count no more."""
+        return False
 
-    def _may_be_lost(self, ledger: GroupLedger, moment: Moment) -> bool:
-        """Tell whether a power loss may have taken what was told then."""
-        return not self._flushed and any(
-            moment.life <= cut.life and moment.end_offset > cut.end_offset
-            for cut in self.records.ledgers[self._place(ledger)].cuts
-        )
+    def _was_loaded(self, _claim: Claim, _standing: Standing) -> bool:
+        """Tell whether who answered knew since the claim who is a member."""
+        return False
+
+    def _passed_before_cuts(self, _ledger: GroupLedger, _key: Key) -> list[tuple[int, int]]:
+        """Find the offsets that are used again and that the group had passed before they were: both ends included."""
+        return []
 
     # Ownership
 
@@ -241,8 +254,7 @@ class GroupHistory:
             claim = claims.get(identity)
             if claim is None:
                 continue
-            was_loaded = claim.moment.life == standing.life and not self.records.failures_explained
-            if was_loaded or standing.sent_us < claim.until_us:
+            if self._was_loaded(claim, standing) or standing.sent_us < claim.until_us:
                 claim.until_us = max(claim.until_us, standing.until_us)
 
     def on_released(self, group_id: str, identity: str, keys: Iterable[Key] | None = None) -> None:
@@ -257,7 +269,7 @@ class GroupHistory:
         self, group_id: str, key: Key, who: Who, generation: int, offset: int, life: int
     ) -> Commit:
         """See a commit sent."""
-        ledger, now_us = self._ledgers[group_id], self._machine.scheduler.now_us
+        ledger, now_us = self._ledgers[group_id], self._scheduler.now_us
         since_us = max(
             (told.moment.now_us for told in ledger.told if told.who == who and key in told.keys),
             default=now_us,
@@ -363,10 +375,47 @@ class GroupHistory:
                         f"{ledger.group_id} never processed offset {offset} of {_name(key)}",
                     )
 
+
+class LoneGroupHistory(GroupHistory):
+    """The same with one node, whose losses of power take what it told."""
+
+    def __init__(
+        self, history: History, machine: Machine, partition_count: int, *, flushed: bool
+    ) -> None:
+        """Watch the offsets topic, too; `flushed` if each of its batches is synced before it is answered."""
+        super().__init__(history, machine.scheduler)
+        self._history = history
+        self._machine = machine
+        self._partition_count = partition_count
+        self._flushed = flushed
+        for index in range(partition_count):
+            history.add_partition((TOPIC, index), flushed=flushed)
+
+    def _moment(self, ledger: GroupLedger, life: int) -> Moment:
+        moment = super()._moment(ledger, life)
+        self._lives.setdefault(life, moment.now_us)
+        node = self._machine.node
+        if node is not None and self._machine.life.number == life:
+            replica = node.replicas.get(*self._place(ledger))
+            if replica is not None:
+                return moment._replace(end_offset=replica.log.log_end_offset)
+        return moment
+
+    def _place(self, ledger: GroupLedger) -> Key:
+        return TOPIC, (java_hash(ledger.group_id) & 0x7FFFFFFF) % self._partition_count
+
+    def _may_be_lost(self, ledger: GroupLedger, moment: Moment) -> bool:
+        return not self._flushed and any(
+            moment.life <= cut.life and moment.end_offset > cut.end_offset
+            for cut in self._history.ledgers[self._place(ledger)].cuts
+        )
+
+    def _was_loaded(self, claim: Claim, standing: Standing) -> bool:
+        return claim.moment.life == standing.life and not self.records.failures_explained
+
     def _passed_before_cuts(self, ledger: GroupLedger, key: Key) -> list[tuple[int, int]]:
-        """Find the offsets that are used again and that the group had passed before they were: both ends included."""
         passed = []
-        for cut in self.records.ledgers[key].cuts:
+        for cut in self._history.ledgers[key].cuts:
             reached = max(
                 (
                     offset

@@ -183,6 +183,10 @@ class GroupClient(Client):
         """Do all that a process does, until it leaves."""
         raise NotImplementedError
 
+    def leader_epoch(self, _key: Key) -> int:
+        """Tell in which epoch it believes that somebody leads; -1 if it does not care."""
+        return -1
+
     # Processes
 
     def start(self) -> None:
@@ -421,7 +425,7 @@ class GroupClient(Client):
             topic.partitions.append(
                 FetchPartition(
                     partition=index,
-                    current_leader_epoch=-1,
+                    current_leader_epoch=self.leader_epoch((name, index)),
                     fetch_offset=position,
                     partition_max_bytes=self.chance.choice((400, 4000, 1 << 20)),
                 )

@@ -9,12 +9,13 @@ there is. From the longest session time-out on after that, nothing may call them
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.sim.client import Client
 from barnabas.sim.consumer_member import ConsumerMember
-from barnabas.sim.group_checkers import GroupHistory, Kind
+from barnabas.sim.group_checkers import Kind
 from barnabas.sim.group_client import (
     GroupClient,
     GroupSpec,
@@ -29,8 +30,10 @@ from barnabas.sim.world import MS
 if TYPE_CHECKING:
     import random
 
-    from barnabas.sim.checkers import History, Key
+    from barnabas.sim.checkers import Key
+    from barnabas.sim.group_checkers import GroupHistory
     from barnabas.sim.network import Network
+    from barnabas.sim.world import Scheduler
 
 #: How many runs have groups: they cost twice as much as others.
 LIKELIHOOD: Final = 0.3
@@ -44,6 +47,10 @@ _MEMBERS: Final[dict[Kind, tuple[type[GroupClient], ...]]] = {
     Kind.MIXED: (GroupMember, ConsumerMember),
 }
 _FETCH_VERSIONS: Final = (1, 5, 7, 8, 9)
+
+
+#: Of a class, by name, for a group, with a style.
+Maker = Callable[[type[GroupClient], str, GroupSpec, MemberStyle], GroupClient]
 
 
 @dataclass(slots=True)
@@ -62,6 +69,11 @@ def draw_plan(chance: random.Random) -> GroupPlan:
     """Draw whether there are groups, and how the broker keeps them."""
     if chance.random() >= LIKELIHOOD:
         return GroupPlan(has_groups=False)
+    return draw_settings(chance)
+
+
+def draw_settings(chance: random.Random) -> GroupPlan:
+    """Draw how brokers keep groups."""
     count, flushed = chance.randint(1, 3), chance.random() < 0.4
     settings = {
         "offsets.topic.num.partitions": str(count),
@@ -115,27 +127,26 @@ def _told(member: GroupClient) -> str:
 
 
 class Groups:
-    """All groups of a run."""
+    """All groups of a run; `make` builds a member that talks to whoever serves them."""
 
     def __init__(
         self,
         chance: random.Random,
         plan: GroupPlan,
-        network: Network,
-        history: History,
+        history: GroupHistory,
         keys: list[Key],
+        make: Maker,
+        scheduler: Scheduler,
     ) -> None:
         """Draw groups and members; nothing happens yet."""
         self._chance = chance
-        self._network = network
-        self.history = GroupHistory(
-            history, network.machine, plan.partition_count, flushed=plan.flushed
-        )
+        self._make = make
+        self._scheduler = scheduler
+        self.history = history
         self._plan = plan
         self._keys = keys
         self.groups = [self._draw_group(f"g{number}") for number in range(chance.choice((1, 1, 2)))]
         self._generations: dict[str, list[int]] = {}
-        self._watcher = OffsetWatcher("lag watcher", network, self)
 
     def _draw_group(self, group_id: str) -> Group:
         chance = self._chance
@@ -154,7 +165,8 @@ class Groups:
             # Somebody starts the same instance twice: one of the two must be kept out.
             members[0].style = style = style._replace(has_twin=True)
             twin = style._replace(returns=False, is_twin=True)
-            members.append(type(members[0])(f"{group_id}twin", self._network, spec, twin))
+            first_class = ConsumerMember if isinstance(members[0], ConsumerMember) else GroupMember
+            members.append(self._make(first_class, f"{group_id}twin", spec, twin))
         return Group(group_id, keys, members)
 
     def _draw_member(
@@ -163,7 +175,7 @@ class Groups:
         style = self._draw_style(spec.group_id, number, rebalance_us)
         if member_class is ConsumerMember:
             style = style._replace(session_us=self._plan.session_us)
-        return member_class(f"{spec.group_id}m{number}", self._network, spec, style)
+        return self._make(member_class, f"{spec.group_id}m{number}", spec, style)
 
     def _draw_style(self, group_id: str, number: int, rebalance_us: int) -> MemberStyle:
         chance = self._chance
@@ -187,13 +199,10 @@ class Groups:
         for group in self.groups:
             for member in group.members:
                 delay_us = self._chance.randint(0, self._chance.choice(FIRST_STARTS_US))
-                self._network.scheduler.after(delay_us, f"{member.name} comes", member.start)
-        self._watcher.wake()
+                self._scheduler.after(delay_us, f"{member.name} comes", member.start)
 
     def calm(self) -> None:
         """Let nothing befall members any more."""
-        self._watcher.is_finished = True
-        self._watcher.hang_up()
         for group in self.groups:
             for member in group.members:
                 member.calm()

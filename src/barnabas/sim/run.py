@@ -17,7 +17,8 @@ from barnabas.sim.admin import Admin, TopicSpec
 from barnabas.sim.checkers import Expiry, History, Promises
 from barnabas.sim.consumer import Auditor, Consumer
 from barnabas.sim.faults import Faults
-from barnabas.sim.groups import GroupPlan, Groups, OffsetAuditor, draw_plan
+from barnabas.sim.group_checkers import LoneGroupHistory
+from barnabas.sim.groups import GroupPlan, Groups, OffsetAuditor, OffsetWatcher, draw_plan
 from barnabas.sim.machine import Crash, Machine
 from barnabas.sim.network import Network
 from barnabas.sim.producer import Producer, Style
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from barnabas.sim.checkers import Key
     from barnabas.sim.client import Client
+    from barnabas.sim.group_client import GroupClient, GroupSpec, MemberStyle
 
 #: Faults happen up to here.
 TROUBLE_US: Final = 4 * SECOND
@@ -193,7 +195,12 @@ class Run:
         self.groups: Groups | None = None
         if plan.has_groups:
             self.consumers = []  # members read enough
-            self.groups = Groups(group_chance, plan, self.network, self.history, self.keys)
+            flushed, count = plan.flushed, plan.partition_count
+            history = LoneGroupHistory(self.history, self.machine, count, flushed=flushed)
+            self.groups = Groups(
+                group_chance, plan, history, self.keys, self._member, self.scheduler
+            )
+            self._watcher = OffsetWatcher("lag watcher", self.network, self.groups)
             self.admin.expect_topic(OFFSETS_TOPIC, plan.partition_count)
 
     def _producer(self, number: int) -> Producer:
@@ -207,6 +214,11 @@ class Run:
         count = self._chance.randint(10, 70)
         return Producer(name, self.network, self.history, keys, style, count)
 
+    def _member(
+        self, kind: type[GroupClient], name: str, group: GroupSpec, style: MemberStyle
+    ) -> GroupClient:
+        return kind(name, self.network, group, style)
+
     def _consumer(self, number: int) -> Consumer:
         keys = [key for key in self.keys if self._chance.random() < 0.8] or self.keys
         return Consumer(f"c{number}", self.network, self.history, keys)
@@ -218,11 +230,14 @@ class Run:
             client.wake(self._chance.randint(0, 300 * MS))
         if self.groups is not None:
             self.groups.start()
+            self._watcher.wake()
         self.faults.book(TROUBLE_US)
         self.scheduler.run(lambda: False, TROUBLE_US)
         self.faults.heal()
         if self.groups is not None:
             self.scheduler.run(lambda: False, TROUBLE_US + MEMBER_TROUBLE_US)
+            self._watcher.is_finished = True
+            self._watcher.hang_up()
             self.groups.calm()
         self._finish_work()
         self._audit()
