@@ -246,6 +246,8 @@ class SimLink:
         self._out: list[Any] = []
         self._is_slow = False
         machine.links[self] = None
+        if machine.node is not None:
+            machine.node.authentication.begin(self)
 
     @property
     def has_work(self) -> bool:
