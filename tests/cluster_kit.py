@@ -13,6 +13,7 @@ import pytest
 from chaos.wire_kit import BrokerProcess, ClosedByPeer, RawClient
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from process_kit import end_thread
 from tcp_proxy import TcpProxy
 
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -220,7 +221,7 @@ class Load:
         self._last_ack = time.monotonic()
         self._longest_gap = 0.0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self):
         self._thread.start()
@@ -228,7 +229,7 @@ class Load:
 
     def __exit__(self, *_):
         self._stop.set()
-        self._thread.join()
+        end_thread(self._thread, "the producer")
 
     def _run(self):
         producer = Producer(

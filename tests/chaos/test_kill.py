@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 from chaos.wire_kit import BrokerProcess, RawClient, batch, eventually, reserved_address
 from confluent_kafka import KafkaException, Producer
+from process_kit import end_thread
 
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -72,13 +73,13 @@ class Feed:
     def finish(self):
         """Stop and see everything delivered."""
         self._stopping.set()
-        self._thread.join()
+        end_thread(self._thread, "the producer")
         assert self._producer.flush(60) == 0
 
     def abandon(self):
         """Stop; what is under way may or may not have been written."""
         self._stopping.set()
-        self._thread.join()
+        end_thread(self._thread, "the producer")
         self._producer.purge()
         self._producer.flush(10)
 

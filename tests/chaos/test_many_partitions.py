@@ -9,6 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from process_kit import ready_line
 
 FILES_MAX = 256
 TOPICS, PARTITIONS = 20, 100
@@ -28,7 +29,7 @@ def start(data_dir):
         text=True,
         preexec_fn=limit_files,
     )
-    return process, process.stdout.readline().split()[-1]
+    return process, ready_line(process).split()[-1]
 
 
 def stop(process):

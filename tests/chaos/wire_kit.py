@@ -11,6 +11,8 @@ import threading
 import time
 from pathlib import Path
 
+from process_kit import ready_line
+
 from barnabas.wire import batch as batches
 from barnabas.wire import frame
 from barnabas.wire.batch import Record
@@ -234,15 +236,12 @@ class BrokerProcess:
         with self.log_path.open("a") as log:
             self._log_start = log.tell()
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        for line in self.process.stdout:
-            if line.startswith("ready"):
-                self.addresses = line.split()[1].split(",")
-                break
-        else:
+        line = ready_line(self.process)
+        if line is None:
             self.process.stdout.close()
-            raise AssertionError(
-                f"exit code {self.process.wait()} before ready:\n{self.log[-4000:]}"
-            )
+            code = self.process.wait(DEADLINE_S)
+            raise AssertionError(f"exit code {code} before ready:\n{self.log[-4000:]}")
+        self.addresses = line.split()[1].split(",")
 
     @property
     def bootstrap(self):

@@ -19,6 +19,7 @@ from pathlib import Path
 import peers
 import pytest
 from compat.members import GROUP_SETTINGS
+from process_kit import ready_line
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas with a deprecated function while it is imported: its matter, not a failure of ours.
@@ -35,10 +36,11 @@ def start_broker(data_dir, log, *settings):
     command += ["--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
     command += [word for line in settings for word in ("--set", line)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-    for line in process.stdout:
-        if line.startswith("ready"):
-            return process, line.split()[-1]
-    raise AssertionError(f"the broker ended with {process.wait()} before it was ready")
+    line = ready_line(process)
+    if line is None:
+        code = process.wait(STOP_TIMEOUT_S)
+        raise AssertionError(f"the broker ended with {code} before it was ready")
+    return process, line.split()[-1]
 
 
 def stop_broker(process, log_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import confluent_kafka as ck
 import confluent_kafka.admin as cka
 from compat.apache_kafka import free_ports
+from process_kit import ready_line
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 30
@@ -171,7 +172,7 @@ class StoppableBroker:
         command += ["--data-dir", str(self.home / "data"), "--listen", self.address]
         command += [word for line in GROUP_SETTINGS for word in ("--set", line)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        assert self.process.stdout.readline().startswith("ready")
+        assert ready_line(self.process), "it ended before it was ready"
 
     def stop(self, number):
         self.process.send_signal(number)

@@ -8,6 +8,7 @@ import sys
 import uuid
 
 import pytest
+from process_kit import started
 
 TIMEOUT_S = 60
 
@@ -55,7 +56,7 @@ class Tool:
 
     def start(self, *arguments):
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        return subprocess.Popen(self.command(*arguments), env=self.environ, **pipes)
+        return started(self.command(*arguments), env=self.environ, **pipes)
 
 
 @pytest.fixture

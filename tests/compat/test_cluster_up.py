@@ -10,6 +10,7 @@ import pytest
 from cluster_kit import CLIENT, wait_until
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from process_kit import ready_line
 from zookeeper_kit import zookeeper_jars
 
 STOP_TIMEOUT_S = 60
@@ -38,8 +39,8 @@ class RunningCluster:
             self.process = subprocess.Popen(
                 command(*free, *words), stdout=subprocess.PIPE, stderr=said, text=True
             )
-        line = self.process.stdout.readline()
-        assert line.startswith("ready "), self.said.read_text()
+        line = ready_line(self.process)
+        assert line, self.said.read_text()
         self.bootstrap = line.split()[1]
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap, **CLIENT})
 

@@ -33,13 +33,13 @@ def test_a_broker_compacts_beside_its_clients():
     settings = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.01"}
     with barnabas.Broker(settings={"log.cleaner.backoff.ms": "20"}) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic("t", 1, config=settings)])["t"].result()
+        admin.create_topics([NewTopic("t", 1, config=settings)])["t"].result(PATIENCE_S)
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         for number in range(40):
             producer.produce(
                 "t", key=b"k%d" % (number % 3), value=b"%d" % number, timestamp=NOW + 10 * number
             )
-            producer.flush()
+            assert producer.flush(PATIENCE_S) == 0
         deadline = time.monotonic() + PATIENCE_S
         # The active segment holds the last record only, so that of its key from before stays, too.
         while (found := read_topic(broker.bootstrap)) != [b"36", b"37", b"38", b"39"]:
@@ -51,8 +51,9 @@ def read_topic(bootstrap):
     consumer.assign([TopicPartition("t", 0, 0)])
     found = []
     while b"39" not in found:
-        message = consumer.poll(1)
-        if message is not None and message.error() is None:
+        message = consumer.poll(PATIENCE_S)
+        assert message is not None, found
+        if message.error() is None:
             found.append(message.value())
     consumer.close()
     return found
@@ -87,7 +88,7 @@ def clients_of(bootstrap, topic):
         for codec in ("none", "zstd")
     ]
     for client in transactional:
-        client.init_transactions()
+        client.init_transactions(PATIENCE_S)
     return plain, transactional
 
 
@@ -106,10 +107,10 @@ def write_history(bootstrap, topic, seed):
             value = chance.choice([None, *map(chance.randbytes, (5, 50, 400, 900))])
             client.produce(topic, key=key, value=value, partition=0)
             written += len(value or b"") + len(key) + 15
-        client.flush()
+        assert client.flush(PATIENCE_S) == 0
         if client in transactional:
             end = client.abort_transaction if chance.random() < 0.4 else client.commit_transaction
-            end()
+            end(PATIENCE_S)
 
 
 def alter(admin, topic, **settings):
@@ -119,7 +120,7 @@ def alter(admin, topic, **settings):
     ]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     for future in admin.incremental_alter_configs([resource]).values():
-        future.result()
+        future.result(PATIENCE_S)
 
 
 def clean_offset(kafka, topic):
@@ -170,7 +171,7 @@ def aborted_transactions(folder):
 def test_what_stays_is_what_apache_kafkas_cleaner_leaves(kafka, tmp_path):
     admin = AdminClient({"bootstrap.servers": kafka.address})
     settings = {"segment.bytes": str(SEGMENT_BYTES), "cleanup.policy": "delete"}
-    admin.create_topics([NewTopic("t", 1, config=settings)])["t"].result()
+    admin.create_topics([NewTopic("t", 1, config=settings)])["t"].result(PATIENCE_S)
     write_history(kafka.address, "t", seed=1)
     theirs, ours = kafka.data / "t-0", tmp_path / "t-0"
     shutil.copytree(theirs, ours)

@@ -23,7 +23,7 @@ def broker(tmp_path):
     with (tmp_path / "log").open("w") as log:
         process, bootstrap = start_broker(f"{one},{two}", log, "node.id=7")
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([NewTopic("t", 2, 1)])["t"].result()
+        admin.create_topics([NewTopic("t", 2, 1)])["t"].result(30)
         producer = Producer({"bootstrap.servers": bootstrap})
         for number in range(RECORDS):
             producer.produce("t", b"%d" % number, partition=number % 2)

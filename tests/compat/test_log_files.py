@@ -54,7 +54,7 @@ def produce(bootstrap, topic, options):
         client.poll(0)
         if number % 500 == 0:
             # The first by itself: a fresh topic's leader may refuse it, and later ones would overtake it.
-            client.flush()
+            assert client.flush(60) == 0
     assert client.flush(60) == 0
 
 

@@ -102,7 +102,7 @@ class Side:
     def write(self, topic, settings, ages_ms):
         """Write everything before anything may go."""
         held_back = {**settings, "retention.ms": "-1", "retention.bytes": "-1"}
-        self.admin.create_topics([NewTopic(topic, 1, config=held_back)])[topic].result()
+        self.admin.create_topics([NewTopic(topic, 1, config=held_back)])[topic].result(60)
         client = WireClient(self.bootstrap)
         for number, age_ms in enumerate(ages_ms):
             request = _produce(topic, number, self.now_ms - age_ms)
@@ -119,7 +119,7 @@ class Side:
             for name, value in wanted.items()
         ]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=changes)
-        self.admin.incremental_alter_configs([resource])[resource].result()
+        self.admin.incremental_alter_configs([resource])[resource].result(60)
 
     def bases(self, topic):
         return sorted(int(path.stem) for path in (self.data / f"{topic}-0").glob("*.log"))
@@ -128,7 +128,7 @@ class Side:
         found = []
         for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
             answer = self.admin.list_offsets({TopicPartition(topic, 0): spec})
-            found += [future.result().offset for future in answer.values()]
+            found += [future.result(60).offset for future in answer.values()]
         return tuple(found)
 
     def show(self):
@@ -173,7 +173,7 @@ class OpenTransaction:
 
     def __init__(self, side, topic, ages_ms):
         held_back = {**ROLLS, "retention.ms": "-1"}
-        side.admin.create_topics([NewTopic(topic, 1, config=held_back)])[topic].result()
+        side.admin.create_topics([NewTopic(topic, 1, config=held_back)])[topic].result(60)
         self.side, self.topic = side, topic
         self.producer = Producer({"bootstrap.servers": side.bootstrap, "transactional.id": topic})
         self.producer.init_transactions(PATIENCE_S)
@@ -187,7 +187,7 @@ class OpenTransaction:
     def stable_end(self):
         asked = {TopicPartition(self.topic, 0): OffsetSpec.latest()}
         answer = self.side.admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
-        return [future.result().offset for future in answer.values()]
+        return [future.result(60).offset for future in answer.values()]
 
     def committed(self):
         """The offsets of all that a reader of committed records finds."""

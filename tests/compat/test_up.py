@@ -12,6 +12,7 @@ from itertools import islice
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from process_kit import ready_line, started
 
 UP = [sys.executable, "-m", "barnabas.cli.main", "up"]
 STOP_S = 30
@@ -24,8 +25,8 @@ class Running:
         self.process = subprocess.Popen(
             [*UP, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd
         )
-        self.line = self.process.stdout.readline()
-        assert self.line.startswith("ready "), self.process.communicate()[1]
+        self.line = ready_line(self.process)
+        assert self.line, self.process.communicate(timeout=STOP_S)[1]
         self.ready = self.line.split()[1].split(",")
 
     def stop(self, number=signal.SIGTERM):
@@ -209,7 +210,7 @@ def test_help_names_the_options():
 
 def test_a_closed_stdout_does_not_matter(tmp_path):
     script = f"exec {sys.executable} -m barnabas.cli.main up --data-dir d --listen 127.0.0.1:0 >&-"
-    with subprocess.Popen(["sh", "-c", script], cwd=tmp_path, stderr=subprocess.PIPE) as broker:
+    with started(["sh", "-c", script], cwd=tmp_path, stderr=subprocess.PIPE) as broker:
         meta = tmp_path / "d" / "meta.properties"
         while not meta.exists():
             assert broker.poll() is None, broker.stderr.read()

@@ -10,6 +10,7 @@ import time
 import pytest
 from coordination_kit import LoopClient
 from kazoo.client import KazooClient
+from process_kit import ready_line, started
 from zookeeper_kit import zookeeper_jars
 
 from barnabas.ports import Create, SetData
@@ -37,8 +38,8 @@ def test_it_says_when_it_is_ready_and_stops_on_a_signal(tmp_path, number):
     words = ("--port", 0, "--data-dir", tmp_path / "zk", "--jars", zookeeper_jars())
     contents = []
     for _ in range(2):
-        with subprocess.Popen(command(*words), stdout=subprocess.PIPE, text=True) as process:
-            line = process.stdout.readline()
+        with started(command(*words), stdout=subprocess.PIPE, text=True) as process:
+            line = ready_line(process)
             assert line.startswith("ready 127.0.0.1:")
             client = KazooClient(line.split()[1])
             client.start()
@@ -55,8 +56,8 @@ def test_it_says_when_it_is_ready_and_stops_on_a_signal(tmp_path, number):
 @pytest.mark.java
 def test_a_supervisor_that_is_killed_leaves_no_server_behind(tmp_path):
     words = ("--port", 0, "--data-dir", tmp_path / "zk", "--jars", zookeeper_jars())
-    with subprocess.Popen(command(*words), stdout=subprocess.PIPE, text=True) as process:
-        host, port = process.stdout.readline().split()[1].split(":")
+    with started(command(*words), stdout=subprocess.PIPE, text=True) as process:
+        host, port = ready_line(process).split()[1].split(":")
         with socket.create_connection((host, int(port))) as connection:
             process.kill()
             connection.settimeout(STOP_TIMEOUT_S)
