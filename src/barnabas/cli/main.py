@@ -44,6 +44,7 @@ COMMANDS = {
         "barnabas.cli.quota:quota",
         "Limit how much users, client ids and addresses may do.",
     ),
+    "acl": ("barnabas.cli.acl:acl", "Say who may do what, and ask who may."),
     "user": ("barnabas.cli.user:user", "Say who can log in by SCRAM."),
     "log": ("barnabas.cli.log:log", "Look into a data directory, check it, repair it."),
     "import-kafka": (

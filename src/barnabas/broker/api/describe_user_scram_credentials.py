@@ -53,7 +53,16 @@ def _describe(users: Users, name: str, *, is_twice: bool) -> DescribeUserScramCr
 
 
 def refuse(
-    _request: DescribeUserScramCredentialsRequest, code: ErrorCode, message: str | None
+    request: DescribeUserScramCredentialsRequest, code: ErrorCode, message: str | None
 ) -> DescribeUserScramCredentialsResponse:
-    """Refuse; nobody is described."""
-    return DescribeUserScramCredentialsResponse(error_code=code, error_message=message, results=[])
+    """Refuse; nobody is described, and as in Kafka that is told of everybody who was named, too."""
+    return DescribeUserScramCredentialsResponse(
+        error_code=code,
+        error_message=message,
+        results=[
+            DescribeUserScramCredentialsResult(
+                user=user.name, error_code=code, error_message=message
+            )
+            for user in request.users or ()
+        ],
+    )

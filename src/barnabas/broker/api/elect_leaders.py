@@ -53,8 +53,6 @@ def handle(call: Call) -> Task[ElectLeadersResponse]:
 class _Refusal(ElectLeadersResponse):
     """An answer whose code the first version has no place for."""
 
-    __slots__ = ()
-
     def encode_into(self, out: list[Buffer], version: int) -> None:
         if version == 0:
             self.error_code = ErrorCode.NONE

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from barnabas.broker.call import Call
     from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
+    from barnabas.wire.primitives import Buffer
 
 _GROUP_ERROR_SINCE: Final = 2
 _MANY_SINCE: Final = 8
@@ -75,11 +76,20 @@ def handle(call: Call) -> Task[Response]:
     )
 
 
+class _Refusal(OffsetFetchResponse):
+    """An answer that tells of partitions where a version has no code of its own, and only there."""
+
+    def encode_into(self, out: list[Buffer], version: int) -> None:
+        if version >= _GROUP_ERROR_SINCE:
+            self.topics = []
+        super().encode_into(out, version)
+
+
 def refuse(
     request: OffsetFetchRequest, code: ErrorCode, _message: str | None
 ) -> OffsetFetchResponse:
     """Refuse every group, and every partition for versions without a code of their own."""
-    return OffsetFetchResponse(
+    return _Refusal(
         error_code=code,
         topics=_failed_topics(request, code),
         groups=[
