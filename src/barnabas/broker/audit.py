@@ -25,7 +25,7 @@ log = logging.getLogger("barnabas.audit")
 _CLIENT_ID_MAX: Final = 100
 
 
-def changed(call: Call, action: str, kind: str, name: str, **details: Any) -> None:  # noqa: ANN401
+def changed(call: Call, action: str, kind: str, name: str, /, **details: Any) -> None:  # noqa: ANN401
     """Tell that a request has changed something: `create` a `Topic`; details by their names."""
     _tell(logging.INFO, "changed", call, action=action, resource=f"{kind}:{name}", **details)
 

@@ -10,7 +10,7 @@ import logging
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker import cluster_znodes, store, znodes
+from barnabas.broker import audit, cluster_znodes, store, znodes
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.model.ids import topic_name_problem
 from barnabas.ports import CoordinationError
@@ -18,6 +18,7 @@ from barnabas.ports import CoordinationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from barnabas.broker.call import Call
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Task
     from barnabas.model.cluster import Topic
@@ -113,6 +114,13 @@ def change(node: Node, kind: int, name: str, plans: Plans, *, validate_only: boo
             raise unsupported_resource(kind)
     finally:
         node.changes.give()
+
+
+def tell(call: Call, kind: int, name: str, settings: list[str]) -> None:
+    """Tell the audit log what was changed; not to what: some values are passwords."""
+    audit.changed(
+        call, "alter", f"{ResourceType(kind).name.title()}Configs", name, settings=settings
+    )
 
 
 def _change_topic(node: Node, name: str, plans: Plans, *, validate_only: bool) -> Task[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from barnabas.broker import quota_store
+from barnabas.broker import audit, quota_store
 from barnabas.broker.pieces import Pieces
 from barnabas.core.quota_table import DEFAULT, Entity
 from barnabas.model.errors import ErrorCode, KafkaError
@@ -42,6 +42,9 @@ def handle(call: Call) -> Task[Response]:
             yield from quota_store.change(
                 call.node, entity, changes, validate_only=request.validate_only
             )
+            if not request.validate_only:
+                limits = [one.key for one in entry.ops]
+                audit.changed(call, "alter", "ClientQuotas", _name(entry.entity), quotas=limits)
         except KafkaError as refusal:
             code, message = refusal.code, refusal.message
         entries.append(_answer(entry, code, message))
@@ -58,6 +61,10 @@ def refuse(
     return AlterClientQuotasResponse(
         entries=[_answer(entry, code, message) for entry in request.entries]
     )
+
+
+def _name(parts: list[EntityData]) -> str:
+    return ",".join(f"{part.entity_type}={part.entity_name or '<default>'}" for part in parts)
 
 
 def _read_entity(parts: list[EntityData]) -> Entity:

@@ -43,6 +43,8 @@ def handle(call: Call) -> Task[Response]:
         except KafkaError as refusal:
             responses.append(_answer(resource, refusal.code, refusal.message))
         else:
+            if not request.validate_only:
+                config_changes.tell(call, kind, name, [one.name for one in resource.configs])
             responses.append(_answer(resource, ErrorCode.NONE, None))
         pieces.count(1 + len(resource.configs))
         if pieces.is_full:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker import audit
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.model.ids import TopicPartition
 from barnabas.wire.messages.alter_partition_reassignments import (
@@ -36,6 +37,9 @@ def handle(call: Call) -> Task[AlterPartitionReassignmentsResponse]:
     verdicts = yield office.ask(lambda machine: machine.on_reassign(targets))
     if verdicts is None:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "Another broker has become controller.")
+    for key, verdict in verdicts.items():
+        if not verdict.code:
+            audit.changed(call, "reassign", "Partition", str(key), replicas=targets[key])
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         responses=_responses((key, v.code, v.message) for key, v in verdicts.items()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker import audit
 from barnabas.broker.replicas import Replica
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
@@ -24,7 +25,14 @@ if TYPE_CHECKING:
 
 def handle(call: Call) -> AlterReplicaLogDirsResponse:
     """Begin to move what can be moved. The answer does not wait for it: DescribeLogDirs shows how far it is."""
-    return _answer(call.request, lambda key, path: _alter(call.node, key, path))
+
+    def alter(key: TopicPartition, path: str) -> ErrorCode:
+        code = _alter(call.node, key, path)
+        if not code:
+            audit.changed(call, "move", "Partition", str(key), directory=path)
+        return code
+
+    return _answer(call.request, alter)
 
 
 def refuse(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker import topic_creation
+from barnabas.broker import audit, topic_creation
 from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.create_partitions import (
@@ -42,6 +42,8 @@ def handle(call: Call) -> Task[Response]:
         except KafkaError as refusal:
             results.append(_answer(name, refusal.code, refusal.message))
         else:
+            if not request.validate_only:
+                audit.changed(call, "alter", "Topic", name, partitions=asked[0].count)
             results.append(_answer(name, ErrorCode.NONE, None))
         pieces.count(_STEPS_PER_TOPIC)
         if pieces.is_full:

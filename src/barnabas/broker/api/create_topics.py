@@ -7,7 +7,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker import topic_creation
+from barnabas.broker import audit, topic_creation
 from barnabas.broker.pieces import Pieces
 from barnabas.broker.tasks import drive, together
 from barnabas.model.acl import Operation, ResourceType
@@ -71,7 +71,11 @@ def handle(call: Call) -> Task[Response]:
             for topic in planned
         ]
         errors = yield together(creations)
-        outcomes.update((t.name, e) for t, e in zip(planned, errors, strict=True) if e is not None)
+        for topic, error in zip(planned, errors, strict=True):
+            if error is not None:
+                outcomes[topic.name] = error
+            else:
+                audit.changed(call, "create", "Topic", topic.name, partitions=len(topic.partitions))
     results = _results(call, outcomes)
     return (yield from pieces.respond(lambda: CreateTopicsResponse(topics=results)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker import audit
 from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.messages.delete_groups import (
@@ -55,6 +56,8 @@ def _delete(call: Call, pieces: Pieces, group_id: str) -> Task[ErrorCode]:
         )
     except KafkaError as problem:
         return problem.code
+    if not code:
+        audit.changed(call, "delete", "Group", group_id)
     return code
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker import audit
 from barnabas.broker.dropping import drop_before_starts
 from barnabas.broker.pieces import Pieces
 from barnabas.model.cluster import INTERNAL_TOPICS
@@ -46,6 +47,9 @@ def handle(call: Call) -> Task[Response]:
         yield from _drop(call.node, moved)
     except OSError as problem:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(problem)) from problem
+    for replica in moved:
+        start = replica.log.log_start_offset
+        audit.changed(call, "delete-records", "Partition", str(replica.key), start_offset=start)
     for replica, results in moved.items():
         code = yield from _wait_for_followers(call.node, replica, deadline_ms)
         if code:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker import topic_deletion
+from barnabas.broker import audit, topic_deletion
 from barnabas.broker.pieces import Pieces, slices
 from barnabas.broker.tasks import side_by_side
 from barnabas.model.cluster import Topic
@@ -59,6 +59,7 @@ def _delete(
         yield from topic_deletion.delete(call.node, topic, deadline_ms)
     except KafkaError as refusal:
         return _failed(key, refusal.code, refusal.message)
+    audit.changed(call, "delete", "Topic", topic.name)
     return DeletableTopicResult(name=topic.name, topic_id=topic.id)
 
 

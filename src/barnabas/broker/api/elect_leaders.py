@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker import audit
 from barnabas.core.controller.view import ElectionType
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.model.ids import TopicPartition
@@ -43,6 +44,9 @@ def handle(call: Call) -> Task[ElectLeadersResponse]:
     verdicts = yield office.ask(lambda machine: machine.on_elect(kind, wanted))
     if verdicts is None:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "Another broker has become controller.")
+    for key, verdict in verdicts.items():
+        if not verdict.code:
+            audit.changed(call, "elect", "Partition", str(key), kind=kind.name.lower())
     return ElectLeadersResponse(
         replica_election_results=_results(
             (key, verdict.code, verdict.message) for key, verdict in verdicts.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.broker import audit
 from barnabas.broker.pieces import Pieces, slices
 from barnabas.core.group.offset_requests import DeleteReply, DeleteRequest
 from barnabas.model.acl import Operation, ResourceType
@@ -73,6 +74,9 @@ def _delete(call: Call, known: _Indexes) -> Task[_Codes]:
     )
     if reply.error_code:
         raise KafkaError(reply.error_code, "")
+    for name, codes in reply.topics:
+        partitions = [index for index, code in codes if not code]
+        audit.changed(call, "delete-offsets", "Group", group_id, topic=name, partitions=partitions)
     return reply.topics
 
 
