@@ -61,6 +61,8 @@ class World:
         self.asked: list[tuple[str, Any, Any]] = []
         self.coordinator_id = 1
         self.down: set[Any] = set()
+        #: Are answers there as soon as they are looked for?
+        self.is_prompt = True
         self._waiting: deque[tuple[int, Any]] = deque()
         self._ticket = 0
         self.forgotten: list[int] = []
@@ -98,7 +100,9 @@ class World:
         self._waiting.append((self._ticket, effect))
         return self._ticket
 
-    def _collect(self, effect: Collect) -> Reply:
+    def _collect(self, effect: Collect) -> Reply | None:
+        if not effect.wait and not self.is_prompt:
+            return None
         for entry in self._waiting:
             ticket, post = entry
             if ticket in effect.tickets:

@@ -4,7 +4,7 @@ Job: keep batches per partition, send them to the leaders in requests of many pa
 acknowledged, under the sequence it had. Must not know records, or how batches are made.
 
 Invariants:
-- Batches of a partition are sent in the order of their sequences. After a failure nothing more of that partition is sent until everything
+- Batches of a partition are sent in the order of their sequences, the first one alone. After a failure nothing more of that partition is sent until everything
   that was under way has been answered; then the failed ones go first.
 - A batch is acknowledged once by all in-sync replicas; a repeated one is recognised by the broker and counts as acknowledged.
 - After an error that cannot be retried nothing more is sent: `abort` of the transaction is the only way on.
@@ -63,10 +63,15 @@ class _Lane:
     waiting: deque[_Batch] = field(default_factory=deque)
     under_way: int = 0
     failed: list[_Batch] = field(default_factory=list)
+    #: Has the partition taken a batch? A broker that knows nothing of a producer takes any sequence for its first:
+    #: were the second batch to arrive after the first was refused, the first could never follow.
+    is_known: bool = False
 
     @property
     def is_ready(self) -> bool:
-        return bool(self.waiting) and not self.failed
+        if self.failed or not self.waiting:
+            return False
+        return self.is_known or not self.under_way
 
     def on_answered(self) -> None:
         """One is not under way any more; what failed goes first again when all are back."""
@@ -132,10 +137,10 @@ class Producer:
         while True:
             self._raise_failure()
             yield from self._send_ready()
-            if self.unacknowledged_bytes <= unacknowledged_bytes_max:
+            is_full = self.unacknowledged_bytes > unacknowledged_bytes_max
+            answered = bool(self._under_way) and (yield from self._collect(wait=is_full))
+            if not answered and not is_full:
                 return
-            if self._under_way:
-                yield from self._collect()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -199,9 +204,11 @@ class Producer:
 
     # -- answers ------------------------------------------------------------------------------
 
-    def _collect(self) -> Talk[None]:
-        """Take one answer, and pause if it asks for another try."""
-        reply: Reply = yield Collect(self._under_way)
+    def _collect(self, *, wait: bool) -> Talk[bool]:
+        """Take one answer, and pause if it asks for another try; tell whether there was one."""
+        reply: Reply | None = yield Collect(self._under_way, wait)
+        if reply is None:
+            return False
         address, batches = self._under_way.pop(reply.ticket)
         self._requests[address] -= 1
         problem = self._on_answer(reply, batches)
@@ -209,6 +216,7 @@ class Producer:
             self._attempts = None
         elif self._failure is None:
             yield from self._pause(problem)
+        return True
 
     def _on_answer(self, reply: Reply, batches: list[_Batch]) -> ClientError | None:
         """Settle every batch; return a problem that a new try may solve."""
@@ -219,6 +227,7 @@ class Producer:
             problem = lost or self._judge(each, results.get(each.partition))
             lane = self._lanes[each.partition]
             if problem is None:
+                lane.is_known = True
                 self.unacknowledged_bytes -= len(each.data)
                 self.acknowledged_count += 1
             else:

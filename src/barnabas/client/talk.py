@@ -32,9 +32,13 @@ class Post:
 
 @dataclass(slots=True)
 class Collect:
-    """Wait for the answer to one of these tickets, whichever comes first; the answer is a `Reply`."""
+    """Wait for the answer to one of these tickets, whichever comes first; the answer is a `Reply`.
+
+    Without `wait` only what is there already is taken, and None is an answer, too.
+    """
 
     tickets: Collection[int]
+    wait: bool = True
 
 
 @dataclass(slots=True)

@@ -82,13 +82,20 @@ class Wires:
             self._answers[ticket] = problem
         return ticket
 
-    def _collect(self, effect: Collect) -> Reply:
-        wanted = effect.tickets
-        while True:
-            for ticket in wanted:
-                if ticket in self._answers:
-                    return Reply(ticket, self._answers.pop(ticket))
-            self._receive()
+    def _collect(self, effect: Collect) -> Reply | None:
+        reply = self._kept(effect)
+        while reply is None:
+            is_over = not self._receive(wait=effect.wait)
+            reply = self._kept(effect)
+            if is_over and not effect.wait:
+                break
+        return reply
+
+    def _kept(self, effect: Collect) -> Reply | None:
+        for ticket in effect.tickets:
+            if ticket in self._answers:
+                return Reply(ticket, self._answers.pop(ticket))
+        return None
 
     def _forget(self, effect: Forget) -> None:
         if self._answers.pop(effect.ticket, None) is None:
@@ -111,8 +118,8 @@ class Wires:
             self._links[address] = link
         return link
 
-    def _receive(self) -> None:
-        """Wait until something comes on one of the links, and take it."""
+    def _receive(self, *, wait: bool) -> bool:
+        """Take what comes on the links, and wait for it if asked to; tell whether something came."""
         waiting = [link for link in self._links.values() if link.is_waiting]
         assert waiting, "a ticket that nobody will answer is waited for"
         now_s = time.monotonic()
@@ -122,15 +129,18 @@ class Wires:
                 link, Unreachable(f"no answer from {link.address[0]}:{link.address[1]}: timed out")
             )
         if late:
-            return
+            return True
         timeout_s = min(link.deadline_s for link in waiting) - now_s
-        for link in waiting if len(waiting) == 1 else self._ready(waiting, timeout_s):
+        is_only = wait and len(waiting) == 1
+        ready = waiting if is_only else self._ready(waiting, timeout_s if wait else 0.0)
+        for link in ready:
             try:
                 answers = link.receive(timeout_s)
             except ClientError as problem:
                 self._lose(link, problem)
             else:
                 self._keep(answers)
+        return bool(ready)
 
     def _ready(self, waiting: list[Link], timeout_s: float) -> list[Link]:
         hidden = [link for link in waiting if link.has_bytes]
