@@ -14,7 +14,7 @@ from barnabas.core.partition import PartitionState
 from barnabas.model.errors import ErrorCode
 from barnabas.sim.cluster_run import run_cluster
 
-SEEDS_PER_PUSH = 120
+SEEDS_PER_PUSH = 200
 SEEDS_TO_FIND = 40
 DIGEST_SEEDS = (3, 11, 42)
 

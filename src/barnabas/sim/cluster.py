@@ -25,7 +25,7 @@ SETTINGS: Final = {
     "zookeeper.session.timeout.ms": "1500",
     "controller.socket.timeout.ms": "1000",
     "replica.lag.time.max.ms": "1000",
-    "replica.fetch.wait.max.ms": "200",
+    "replica.fetch.wait.max.ms": "450",
     "replica.fetch.backoff.ms": "100",
     "replica.socket.timeout.ms": "1000",
     "controlled.shutdown.max.retries": "2",

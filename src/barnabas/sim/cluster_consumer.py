@@ -76,7 +76,7 @@ class ClusterConsumer(ClusterClient):
 
     def _fetch(self, leader: int, keys: list[Key]) -> None:
         self._asked[leader] = keys
-        wait_ms = self.chance.choice((0, 50, 500))
+        wait_ms = self.chance.choice((0, 400, 500))
         topics: dict[str, FetchTopic] = {}
         for key in keys:
             topic = topics.setdefault(

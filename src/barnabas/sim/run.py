@@ -6,6 +6,7 @@ that all work gets done. A `Violation` ends the run with what broke.
 
 from __future__ import annotations
 
+import gc
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -124,6 +125,8 @@ def play_out(seed: int, make: Callable[[], Playable], *, is_quiet: bool) -> Verd
     was_disabled = logging.getLogger("barnabas").manager.disable
     if is_quiet:
         logging.disable(logging.CRITICAL)
+    was_collecting = gc.isenabled()
+    gc.disable()  # a run is over before its garbage matters, and looking for it is a tenth of the time
     run = make()
     violation = None
     try:
@@ -133,6 +136,8 @@ def play_out(seed: int, make: Callable[[], Playable], *, is_quiet: bool) -> Verd
         violation = found
     finally:
         logging.disable(was_disabled)
+        if was_collecting:
+            gc.enable()
     scheduler = run.scheduler
     return Verdict(seed, scheduler.digest, violation, scheduler.events, tuple(run.faults.kinds))
 
