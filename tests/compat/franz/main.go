@@ -217,6 +217,10 @@ func main() {
 	seed, prefix = os.Args[1], os.Args[2]
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	if len(os.Args) > 4 && os.Args[3] == "logins" {
+		logins(ctx, prefix, os.Args[4])
+		return
+	}
 	client := newClient()
 	defer client.Close()
 	admin := kadm.NewClient(client)
