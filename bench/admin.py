@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from barnabas.wire import frame
 from barnabas.wire.batch import Record, build
+from barnabas.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    OpData,
+    RequestEntryData,
+)
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 from barnabas.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -46,6 +52,7 @@ METADATA_VERSION = 9
 CREATE_VERSION = 5
 DELETE_VERSION = 4
 ALTER_VERSION = 1
+QUOTAS_VERSION = 1
 TOPIC_RESOURCE = 2
 FIND_COORDINATOR_VERSION = 3
 COMMIT_VERSION = 8
@@ -209,6 +216,18 @@ class Admin:
         for answer in self.ask(request, ALTER_VERSION).responses:
             if answer.error_code:
                 raise BrokerFailed(f"configure {name}: {answer.error_message}")
+
+    def limit(self, client_id: str, limits: Mapping[str, float | None]) -> None:
+        """Set quotas of a client id; None removes one."""
+        ops = [
+            OpData(key=key, value=value or 0.0, remove=value is None)
+            for key, value in limits.items()
+        ]
+        entity = [EntityData(entity_type="client-id", entity_name=client_id)]
+        request = AlterClientQuotasRequest(entries=[RequestEntryData(entity=entity, ops=ops)])
+        for answer in self.ask(request, QUOTAS_VERSION).entries:
+            if answer.error_code:
+                raise BrokerFailed(f"limit {client_id}: {answer.error_message}")
 
     def delete(self, names: list[str]) -> None:
         """Delete topics."""

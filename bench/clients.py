@@ -109,10 +109,15 @@ def parse_produced(text: str, how: Sending) -> Throughput:
 
 def consume(tools: Tools, broker: Broker, topic: str, partitions: int, count: int) -> Throughput:
     """Read so many records from the beginning with librdkafka, partitions assigned; it reads committed ones only."""
+    return parse_consumed(run(consuming(tools, broker, topic, partitions, count)), count)
+
+
+def consuming(tools: Tools, broker: Broker, topic: str, partitions: int, count: int) -> list[str]:
+    """The command of librdkafka's consumer, from the beginning."""
     command = [str(tools.rdkafka_performance), "-C", "-b", f"127.0.0.1:{broker.port}", "-t", topic]
     for partition in range(partitions):
         command += ["-p", str(partition)]
-    return parse_consumed(run([*command, "-o", "beginning", "-c", str(count)]), count)
+    return [*command, "-o", "beginning", "-c", str(count)]
 
 
 def parse_consumed(text: str, count: int) -> Throughput:

@@ -19,6 +19,7 @@ from bench.workloads.requests import w4, w12
 from bench.workloads.scaling import scaling
 from bench.workloads.spark import w14
 from bench.workloads.starts import memory_after, w11
+from bench.workloads.tenants import tenants
 from bench.workloads.throughput import w1_and_w2, w10
 from bench.workloads.transactions import w9
 from bench.workloads.variants import fsync, pinned
@@ -47,6 +48,7 @@ TITLES = {
     "groups": "consumer groups: commits, joins, heartbeats",
     "compaction": "how fast a log of keyed records is compacted, and whether producers notice",
     "scaling": "how cost grows with partitions and connections",
+    "tenants": "a quiet client beside greedy ones, with and without quotas",
     "pinned": "the same with the broker on core 0 and the client on core 1",
     "fsync": "the same with every acknowledged record on disk (flush.messages=1)",
 }
@@ -77,6 +79,7 @@ def all_steps(s: float, *, full: bool, only: Set[str] = frozenset()) -> list[Ste
         *(w13(s) if full or "w13" in only else []),
         *(w14(s) if full or "w14" in only else []),
         *(compaction(s) if full or "compaction" in only else []),
+        *(tenants(s) if full or "tenants" in only else []),
         *(scaling(s) if full or "scaling" in only else []),
         *(pinned(s) if full or "pinned" in only else []),
         *(fsync(s) if full or "fsync" in only else []),
