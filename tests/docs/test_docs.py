@@ -3,7 +3,7 @@
 `console` blocks: lines after `$ ` are run by a shell, one after another in one folder per page; the lines that follow
 are what must come out, where `...` stands for anything. `python` blocks are run as scripts, or by pytest if they
 define tests. Both talk to a broker of the test's own, whose address takes the place of 127.0.0.1:9092. Ids and times
-differ from run to run and are not compared. BARNABAS_UPDATE_DOCS=1 writes what comes out into the pages.
+differ from run to run and are not compared. A page that begins with `<!-- broker: NAME=VALUE, ... -->` gets a broker with these settings. BARNABAS_UPDATE_DOCS=1 writes what comes out into the pages.
 """
 
 import os
@@ -39,7 +39,7 @@ def blocks(page):
 )
 def test_page(page, tmp_path):
     text = page.read_text()
-    with barnabas.Broker() as broker:
+    with barnabas.Broker(settings=settings_of(text)) as broker:
         for kind, block in blocks(page):
             if kind == "python":
                 run_python(block.replace(ADDRESS, broker.bootstrap), tmp_path, broker.bootstrap)
@@ -47,6 +47,13 @@ def test_page(page, tmp_path):
                 text = text.replace(block, run_console(block, tmp_path, broker.bootstrap))
     if UPDATE:
         page.write_text(text)
+
+
+def settings_of(text):
+    """The settings that a page wants its broker to have: `<!-- broker: name=value, name=value -->`."""
+    wanted = re.match(r"<!-- broker: (.*) -->", text)
+    pairs = wanted.group(1).split(", ") if wanted else []
+    return dict(pair.split("=", 1) for pair in pairs)
 
 
 def environment(bootstrap):
