@@ -6,7 +6,7 @@ import time
 import uuid
 
 import pytest
-from compat.apache_kafka import shared_kafka
+from compat.apache_kafka import Kafka, shared_kafka
 from compat.conftest import running_broker
 from compat.wire_client import WireClient
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -252,3 +252,69 @@ def test_kafka_configs_sets_shows_and_removes_quotas(our_address, name, kafka_to
     assert "connection_creation_rate=7.0" in tool(
         "--describe", "--entity-type", "ips", "--entity-name", "192.0.2.9"
     )
+
+
+class KafkaOnZooKeeper(Kafka):
+    """The last Apache Kafka that keeps quotas in ZooKeeper."""
+
+    def __init__(self, home, zookeeper):
+        super().__init__(home, release="3.9.2")
+        self.properties.write_text(
+            f"log.dirs={self.data}\nbroker.id=2\nzookeeper.connect={zookeeper}\n"
+            f"listeners=PLAINTEXT://127.0.0.1:{self.port}\noffsets.topic.replication.factor=1\n"
+        )
+
+    def __enter__(self):
+        self.start()
+        return self
+
+
+def all_quotas(address):
+    client = WireClient(address)
+    answer = client.ask(DescribeClientQuotasRequest(), 1)
+    client.close()
+    return {
+        tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity)): {
+            value.key: value.value for value in entry.values
+        }
+        for entry in answer.entries
+    }
+
+
+def set_all(address, quotas):
+    client = WireClient(address)
+    entries = [
+        RequestEntryData(
+            entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+            ops=[OpData(key=key, value=value) for key, value in limits.items()],
+        )
+        for entity, limits in quotas.items()
+    ]
+    answer = client.ask(AlterClientQuotasRequest(entries=entries), 1)
+    assert [entry.error_code for entry in answer.entries] == [0] * len(entries), answer
+    client.close()
+
+
+@pytest.mark.java
+def test_kafka_and_we_read_what_the_other_has_kept_in_zookeeper(tmp_path, zookeeper):
+    theirs = {
+        (("user", "a b*c/d~é"),): {"producer_byte_rate": 1024.0, "request_percentage": 50.5},
+        (("client-id", None), ("user", "alice")): {"consumer_byte_rate": 2048.0},
+        (("client-id", "c.d"), ("user", None)): {"controller_mutation_rate": 0.5},
+        (("client-id", None),): {"producer_byte_rate": 7.0},
+        (("ip", "127.0.0.9"),): {"connection_creation_rate": 3.0},
+    }
+    ours = {
+        (("user", "x=y, z"),): {"producer_byte_rate": 1e12},
+        (("client-id", "e f"), ("user", "alice")): {"request_percentage": 0.125},
+        (("ip", None),): {"connection_creation_rate": 2e9},
+    }
+    for folder in ("kafka", "ours"):
+        (tmp_path / folder).mkdir()
+    with KafkaOnZooKeeper(tmp_path / "kafka", zookeeper) as kafka:
+        set_all(kafka.wait_ready(), theirs)
+    with running_broker(tmp_path / "ours", f"zookeeper.connect={zookeeper}") as address:
+        assert all_quotas(address) == theirs
+        set_all(address, ours)
+    with KafkaOnZooKeeper(tmp_path / "kafka", zookeeper) as kafka:
+        assert all_quotas(kafka.wait_ready()) == theirs | ours

@@ -3,10 +3,12 @@
 import json
 
 import pytest
+from member_kit import new_store, put, start_member
 
-from barnabas.broker import quota_store
+from barnabas.broker import cluster_znodes, quota_store
+from barnabas.broker.tasks import drive
 from barnabas.core.quota_table import DEFAULT, Entity
-from barnabas.ports import ZNode
+from barnabas.ports import Create, Delete, ZNode
 
 PLACES = [
     (Entity("alice"), "users/alice"),
@@ -59,4 +61,40 @@ def test_a_whole_store_is_read():
         Entity("bob", DEFAULT): {"producer_byte_rate": 7},
         Entity(None, "c d"): {"consumer_byte_rate": 8},
         Entity(ip=DEFAULT): {"connection_creation_rate": 9},
+    }
+
+
+def test_what_somebody_else_writes_is_in_force_after_its_notice():
+    store = new_store()
+    member = start_member(store)
+    data = json.dumps({"version": 1, "config": {"producer_byte_rate": "10"}}).encode()
+    for path in ("users/a%20b/clients/<default>", "clients/c", "ips/10.0.0.1"):
+        put(store, Create(f"/config/{path}", data), cluster_znodes.config_notice(path))
+    member.events.settle()
+    assert dict(member.node.quotas.table.items()) == {
+        Entity("a b", DEFAULT): {"producer_byte_rate": 10},
+        Entity(None, "c"): {"producer_byte_rate": 10},
+    }
+    put(store, Delete("/config/clients/c"), cluster_znodes.config_notice("clients/c"))
+    member.events.settle()
+    assert dict(member.node.quotas.table.items()) == {
+        Entity("a b", DEFAULT): {"producer_byte_rate": 10}
+    }
+
+
+def test_a_member_tells_the_others_what_it_has_changed():
+    store = new_store()
+    member = start_member(store)
+    entity = Entity("alice", DEFAULT)
+    drive(
+        quota_store.change(member.node, entity, [("request_percentage", 2.5)], validate_only=False),
+        lambda _result, problem: None,
+    )
+    member.events.settle()
+    stored = json.loads(store.tree["/config/users/alice/clients/<default>"].data)
+    assert stored == {"version": 1, "config": {"request_percentage": "2.5"}}
+    (notice,) = [path for path in store.tree if path.startswith("/config/changes/")]
+    assert json.loads(store.tree[notice].data) == {
+        "version": 2,
+        "entity_path": "users/alice/clients/<default>",
     }
