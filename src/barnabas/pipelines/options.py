@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from barnabas.client.settings import READ_COMMITTED, READ_UNCOMMITTED, ClientSettings, SettingError
+from barnabas.pipelines import catalog_tables
 from barnabas.pipelines.offsets import (
     FROM_EARLIEST,
     FROM_LATEST,
@@ -73,6 +74,7 @@ _SPARKS_OWN: Final = (
     "provider",
     "header",
     "serialization.format",
+    *catalog_tables.PROPERTIES,
 )
 NAMES: Final = (*_SOURCE, *_SINK, *_WITHOUT_EFFECT)
 #: Client settings that would fight with what Spark keeps.
@@ -156,7 +158,7 @@ class OptionTexts:
         self._names = (*NAMES, *more_names)
         known = {name.lower() for name in (*self._names, *_SPARKS_OWN)}
         for name in self._texts:
-            if name not in known and not name.startswith(_KAFKA):
+            if name not in known and not name.startswith((_KAFKA, catalog_tables.PREFIX)):
                 raise PipelineProblem(_unknown(name, self._names))
 
     def __contains__(self, name: str) -> bool:

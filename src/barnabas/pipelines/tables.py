@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.pipelines.formats import FORMAT_OPTIONS, FormatError, Formats
+from barnabas.pipelines import catalog_tables
+from barnabas.pipelines.formats import FORMAT_OPTIONS, Formats
 from barnabas.pipelines.options import OptionTexts, sink_options, source_options
 from barnabas.pipelines.problem import PipelineProblem, one_sentence
 from barnabas.pipelines.sink import TopicStreamWriter, TopicWriter
@@ -43,7 +44,8 @@ def schema(options: Mapping[str, str]) -> str:
         columns = _COLUMNS
         if texts.truth("includeHeaders", default=False):
             columns = _COLUMNS | _HEADERS
-        formats = _formats(options)
+        columns = catalog_tables.remember(columns, options)
+        formats = Formats.parse(options)
         if formats.is_plain:
             return ", ".join(f"{name} {kind}" for name, kind in columns.items())
         return formats.ddl(columns)
@@ -52,6 +54,7 @@ def schema(options: Mapping[str, str]) -> str:
 def reader(options: Mapping[str, str], columns: StructType) -> TopicReader:
     """Make what reads a batch."""
     with one_sentence():
+        options = catalog_tables.recall(options, columns)
         checked = source_options(options, streaming=False, more_names=_MORE_NAMES)
         return TopicReader(checked, _decoder(options, columns))
 
@@ -59,6 +62,7 @@ def reader(options: Mapping[str, str], columns: StructType) -> TopicReader:
 def stream_reader(options: Mapping[str, str], columns: StructType) -> TopicStreamReader:
     """Make what reads a stream."""
     with one_sentence():
+        options = catalog_tables.recall(options, columns)
         checked = source_options(options, streaming=True, more_names=_MORE_NAMES)
         return TopicStreamReader(checked, _decoder(options, columns))
 
@@ -86,13 +90,6 @@ def stream_writer(
         return TopicStreamWriter(checked)
 
 
-def _formats(options: Mapping[str, str]) -> Formats:
-    try:
-        return Formats.parse(options)
-    except FormatError as problem:
-        raise PipelineProblem(str(problem)) from None
-
-
 def _decoder(options: Mapping[str, str], columns: StructType) -> Decoder | None:
-    formats = _formats(options)
+    formats = Formats.parse(options)
     return None if formats.is_plain else formats.decoder(columns)

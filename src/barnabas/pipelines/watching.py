@@ -97,8 +97,9 @@ def _add(spark: SparkSession, listener: _Listener) -> None:
 
     A Connect session listens on a thread that would keep the program from ending. A thread is a daemon if the one that starts it is.
     """
-    # When the program ends, that thread cannot go on, and would warn of it.
-    warnings.filterwarnings("ignore", "StreamingQueryListenerBus Handler thread")
+    # When the session stops or the program ends, that thread cannot go on, and pyspark would warn of it.
+    for text in ("StreamingQueryListenerBus Handler thread", "Failed to remove the listener"):
+        warnings.filterwarnings("ignore", text)
     thread = threading.Thread(target=spark.streams.addListener, args=(listener,), daemon=True)
     thread.start()
     thread.join()
