@@ -53,7 +53,8 @@ UPDATE_METADATA_VERSION: Final = 8
 PARTITIONS_MAX: Final = 5_000
 #: How long to wait before a broker is told again that believes in a later controller.
 REFUSED_MS: Final = 10_000
-_PLAINTEXT: Final = 0
+#: By their numbers.
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Telling:
@@ -271,12 +272,14 @@ class _Listener:
                     is_deleted=key.topic in view.deleting,
                 )
             )
+        # Listeners of one name have one protocol, on whichever broker: else brokers could not reach each other.
+        protocols = {each.name: each.protocol for each in self._node.config.listeners}
         return UpdateMetadataRequest(
             controller_id=self._node.broker_id,
             controller_epoch=self._office.epoch,
             broker_epoch=self.broker.epoch,
             topic_states=list(topics.values()),
-            live_brokers=[_broker(each) for each in self._office.live.values()],
+            live_brokers=[_broker(each, protocols) for each in self._office.live.values()],
         )
 
     # What to give up
@@ -352,13 +355,16 @@ def _news(
     )
 
 
-def _broker(broker: LiveBroker) -> UpdateMetadataBroker:
+def _broker(broker: LiveBroker, protocols: Mapping[str, str]) -> UpdateMetadataBroker:
     return UpdateMetadataBroker(
         id_=broker.id,
         rack=broker.rack,
         endpoints=[
             UpdateMetadataEndpoint(
-                host=host, port=port, listener=name, security_protocol=_PLAINTEXT
+                host=host,
+                port=port,
+                listener=name,
+                security_protocol=_PROTOCOLS.index(protocols.get(name, _PROTOCOLS[0])),
             )
             for name, (host, port) in broker.endpoints.items()
         ],
