@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.core.sasl.scram_credential import MECHANISM_NUMBERS
-from barnabas.model.errors import ErrorCode
+from barnabas.model.errors import ErrorCode, shortened
 from barnabas.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -48,7 +48,10 @@ def _describe(users: Users, name: str, *, is_twice: bool) -> DescribeUserScramCr
         for mechanism, credential in found.items()
     ]
     return DescribeUserScramCredentialsResult(
-        user=name, error_code=code, error_message=message, credential_infos=infos
+        user=name,
+        error_code=code,
+        error_message=None if message is None else shortened(message),
+        credential_infos=infos,
     )
 
 
