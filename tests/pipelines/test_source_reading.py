@@ -5,9 +5,19 @@ import json
 import pytest
 from pipeline_kit import Stream, batch_reader, values
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+from security_kit import PASSWORDS, plain_jaas
 from topic_kit import (
     add_partitions,
     committed,
+    consume_all,
     delete_records,
     delete_topic,
     make_topic,
@@ -16,6 +26,7 @@ from topic_kit import (
 )
 
 from barnabas import Broker
+from barnabas.pipelines import tables
 from barnabas.pipelines.problem import PipelineProblem
 
 
@@ -309,3 +320,66 @@ def test_a_broker_restarts_in_the_middle(tmp_path, topic):
         assert query.everything() == [["d"]]
         assert committed(bootstrap, "g", topic) == 4
         query.stop()
+
+
+def test_wrong_credentials_are_told_without_them(topic):
+    listener = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": plain_jaas(),
+    }
+    login = {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            'username="alice" password="{}";'
+        ),
+    }
+
+    def as_alice(password):
+        return login | {"kafka.sasl.jaas.config": login["kafka.sasl.jaas.config"].format(password)}
+
+    with Broker(settings=listener) as broker:
+        told = refusal(broker.bootstrap, subscribe=topic, **as_alice("not-it-9"))
+        assert "not-it-9" not in told
+        assert "alice" in told or "authentication" in told.lower()
+        told = refusal(broker.bootstrap, subscribe=topic, **as_alice(PASSWORDS["alice"]))
+        assert f"there is no topic '{topic}'" in told
+
+
+def test_columns_are_the_formats_own(bootstrap):
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": "t"}
+    with pytest.raises(PipelineProblem, match=r"leave out schema\(...\), and set valueFormat"):
+        tables.reader(options, StructType().add("user", StringType()))
+
+
+def test_bad_records_are_not_dropped_when_they_cannot_be_put_aside(bootstrap, topic):
+    make_topic(bootstrap, topic)
+    produce(bootstrap, topic, ["no json"])
+    options = {
+        "kafka.bootstrap.servers": bootstrap,
+        "subscribe": topic,
+        "valueFormat": "json",
+        "valueSchema": "n INT",
+        "deadLetterTopic": f"{topic}-dead",
+    }
+    number = StructType().add("n", IntegerType())
+    columns = StructType()
+    for name, kind in (
+        ("key", BinaryType()),
+        ("value", number),
+        ("topic", StringType()),
+        ("partition", IntegerType()),
+        ("offset", LongType()),
+        ("timestamp", TimestampType()),
+        ("timestampType", IntegerType()),
+    ):
+        columns.add(name, kind)
+    it = tables.reader(options, columns)
+    with pytest.raises(PipelineProblem, match=f"there is no topic '{topic}-dead'"):
+        list(it.read(it.partitions()[0]))
+    make_topic(bootstrap, f"{topic}-dead")
+    assert sum(batch.num_rows for batch in it.read(it.partitions()[0])) == 0
+    (letter,) = consume_all(bootstrap, f"{topic}-dead")
+    assert letter.value() == b"no json"

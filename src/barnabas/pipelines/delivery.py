@@ -41,7 +41,8 @@ def write_epoch(
 
     `name` is the transactional id and the group that keeps the epoch.
     """
-    first = next(batches, None)
+    filled = _filled(batches)
+    first = next(filled, None)
     if first is None:
         return 0
     session = _transactional(client, options, name)
@@ -49,7 +50,7 @@ def write_epoch(
         return 0
     sender = RowSender(client, session, options, f"{name}, epoch {epoch}")
     with _transaction(session):
-        count = sender.send(first) + sum(map(sender.send, batches))
+        count = sender.send(first) + sum(map(sender.send, filled))
         sender.flush()
         place = TopicPartition(place_of_epochs(first, options), 0)
         session.send_offsets(name, {place: epoch + 1})
@@ -61,13 +62,14 @@ def write_open(
     client: BlockingClient, options: SinkOptions, name: str, batches: Iterator[RecordBatch]
 ) -> tuple[int, PreparedTransaction | None]:
     """Write the rows of a task into a transaction that is left open for `end_all`."""
-    first = next(batches, None)
+    filled = _filled(batches)
+    first = next(filled, None)
     if first is None:
         return 0, None
     session = _transactional(client, options, name)
     sender = RowSender(client, session, options, name)
     with _transaction(session):
-        count = sender.send(first) + sum(map(sender.send, batches))
+        count = sender.send(first) + sum(map(sender.send, filled))
         sender.flush()
         return count, session.detach()
 
@@ -109,6 +111,11 @@ def fence(client: BlockingClient, names: list[str]) -> None:
     for name in names:
         with suppress(ClientError):
             client.transactional_producer(name)
+
+
+def _filled(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+    """Leave out batches without rows, which are no reason for a transaction."""
+    return (each for each in batches if each.num_rows)
 
 
 def _transactional(client: BlockingClient, options: SinkOptions, name: str) -> ProducerSession:

@@ -36,16 +36,22 @@ def read_range(
     if decoder is None:
         yield from batches
         return
-    rejected: RowWriter | None = None
+    aside: RowWriter | None = None
     for batch in batches:
         decoded = decoder.decode(batch)
         if decoded.rejected is not None:
-            if rejected is None:
-                rejected = RowWriter(client, client.idempotent_producer())
-            rejected.write(decoded.rejected)
+            aside = aside or RowWriter(client, client.idempotent_producer())
+            _put_aside(aside, decoded.rejected)
         yield decoded.batch
-    if rejected is not None:
-        rejected.flush()
+    if aside is not None:
+        aside.flush()
+
+
+def _put_aside(writer: RowWriter, rejected: RecordBatch) -> None:
+    for each in writer.write(rejected):
+        raise PipelineProblem(
+            f"a bad record cannot be put aside in {each.topic}: {each.reason}; set badRows=column to see it instead"
+        )
 
 
 def _batches(client: BlockingClient, options: SourceOptions, piece: Range) -> Iterator[RecordBatch]:

@@ -92,4 +92,10 @@ def stream_writer(
 
 def _decoder(options: Mapping[str, str], columns: StructType) -> Decoder | None:
     formats = Formats.parse(options)
-    return None if formats.is_plain else formats.decoder(columns)
+    if not formats.is_plain:
+        return formats.decoder(columns)
+    if columns.fieldNames() not in ([*_COLUMNS], [*_COLUMNS, *_HEADERS]):
+        raise PipelineProblem(
+            "topics have columns of their own: leave out schema(...), and set valueFormat and valueSchema for typed values"
+        )
+    return None
