@@ -9,6 +9,7 @@ Invariants: a client without a quota has no bill, and costs one look; a request 
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core import quota_table
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
     from barnabas.model.config.broker_config import BrokerConfig
     from barnabas.ports import Clock
 
-#: Clients, and shares of quotas, that are remembered; who was idle for longest goes first.
+#: Clients, and shares of quotas, that are remembered; when there are more, half of them go, those that came first.
 REMEMBERED_MAX: Final = 10_000
-#: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, WriteTxnMarkers: brokers among themselves.
-_OF_BROKERS: Final = frozenset((4, 5, 6, 7, 27))
+#: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, WriteTxnMarkers: brokers among themselves. SaslHandshake,
+#: SaslAuthenticate: it is not known yet who that is.
+_FREE: Final = frozenset((4, 5, 6, 7, 17, 27, 36))
 _PRODUCE: Final = 0
 _NS_PER_PERCENT: Final = 10_000_000
 
@@ -129,7 +131,7 @@ class Quotas:
 
     def begin(self, call: Call) -> None:
         """Open a bill for a request, if its sender has a quota."""
-        if call.api_key in _OF_BROKERS:
+        if call.api_key in _FREE:
             return
         shares = self._shares_of(call.link.principal.name, call.client_id or "")
         if shares is not None:
@@ -145,8 +147,9 @@ class Quotas:
         try:
             return self._shares[user, client_id]
         except KeyError:
+            if len(self._shares) >= REMEMBERED_MAX:
+                self._shares.clear()
             shares = _Shares(lambda key: self._find(key, user, client_id))
-            _make_room(self._shares)
             self._shares[user, client_id] = found = shares if shares else None
             return found
 
@@ -157,7 +160,8 @@ class Quotas:
         place = key, share.user, share.client_id
         counted = self._counted.pop(place, None)
         if counted is None:
-            _make_room(self._counted)
+            if len(self._counted) >= REMEMBERED_MAX:
+                self._forget_half()
             if key == quota_table.MUTATION:
                 now_ms = self._node.world.clock.monotonic_ms()
                 counted = Permits(self._mutation_windows, share.limit, now_ms)
@@ -166,6 +170,12 @@ class Quotas:
         counted.limit = share.limit
         self._counted[place] = counted
         return counted
+
+    def _forget_half(self) -> None:
+        """Forget what was counted for those who came first; who is still there comes again, and then shares what is counted from now on."""
+        for place in list(islice(self._counted, len(self._counted) // 2)):
+            del self._counted[place]
+        self._shares.clear()
 
 
 class Bill:
@@ -284,8 +294,3 @@ def windows_of(config: BrokerConfig, kind: str) -> Windows:
     """Read over what windows a kind of quota is measured."""
     size_ms = config.get_int(f"{kind}.window.size.seconds") * 1000
     return Windows(config.get_int(f"{kind}.window.num"), size_ms)
-
-
-def _make_room(remembered: dict[Any, Any]) -> None:
-    if len(remembered) >= REMEMBERED_MAX:
-        del remembered[next(iter(remembered))]
