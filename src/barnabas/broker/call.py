@@ -54,7 +54,9 @@ class Call:
     def encode(self, response: Any) -> list[Any]:  # noqa: ANN401
         """Encode a response of this call's API and version, framed."""
         header = frame.response_header(self.correlation_id, self.api_key, self.version)
-        return frame.finish(self.whole(response).encode(self.version), header)
+        if self.denied is not None:
+            response = self.whole(response)
+        return frame.finish(response.encode(self.version), header)
 
     def allows(
         self, operation: Operation, kind: ResourceType, name: str, *, quietly: bool = False

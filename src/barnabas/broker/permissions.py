@@ -140,6 +140,14 @@ def _produce(gate: Gate, call: Call, refuse: Refuse) -> Any:  # noqa: ANN401
 _PRODUCE_TOPICS: Final = _each_topic(_O.WRITE, "topic_data", ids_since=_PRODUCE_IDS_SINCE)
 
 
+def _list_offsets(gate: Gate, call: Call, refuse: Refuse) -> Any:  # noqa: ANN401
+    """Need the topics; a follower may read all of them anyway, and asks where they begin."""
+    is_follower = call.request.replica_id >= 0
+    if is_follower and gate.allows_cluster(call, _O.CLUSTER_ACTION, quietly=True):
+        return None
+    return _each(_O.DESCRIBE, _R.TOPIC, "topics", "name")(gate, call, refuse)
+
+
 def _find_coordinator(gate: Gate, call: Call, refuse: Refuse) -> Any:  # noqa: ANN401
     kinds = (_R.GROUP, _R.TRANSACTIONAL_ID)
     key_type = call.request.key_type
@@ -251,7 +259,7 @@ def _join(*answers: Any) -> Any:  # noqa: ANN401
 PERMISSIONS: Final[Mapping[int, Guard]] = {
     0: _produce,
     1: _asks_itself,
-    2: _each(_O.DESCRIBE, _R.TOPIC, "topics", "name"),
+    2: _list_offsets,
     3: _asks_itself,
     4: _cluster(_O.CLUSTER_ACTION),
     5: _cluster(_O.CLUSTER_ACTION),

@@ -12,6 +12,7 @@ from barnabas.model.errors import ErrorCode
 from barnabas.wire import batch
 from barnabas.wire.batch import Record
 from barnabas.wire.messages.fetch import FetchRequest
+from barnabas.wire.messages.metadata import MetadataRequest
 from barnabas.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -253,8 +254,6 @@ def test_changes_are_told(kit, caplog):
 
 
 def test_what_is_left_out_of_a_list_is_no_denial(kit, caplog):
-    from barnabas.wire.messages.metadata import MetadataRequest
-
     caplog.set_level(logging.INFO, "barnabas.audit")
     alice = kit.new_user("alice")
     assert alice.ask(MetadataRequest(topics=None), 12).topics == []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.group.consumer.requests import ConsumerHeartbeatReply, ConsumerHeartbeatRequest
+from barnabas.model.acl import Operation, ResourceType
 from barnabas.model.errors import ErrorCode, KafkaError, shortened
 from barnabas.wire.messages.consumer_group_heartbeat import (
     Assignment,
@@ -40,6 +42,7 @@ def handle(call: Call) -> Any:  # noqa: ANN401
         call.client_id or "",
         f"/{call.link.peer_host}",
         requires_member_id=call.version >= _OWN_MEMBER_ID_SINCE,
+        may_describe=None if call.node.gate is None else partial(_may_describe, call),
     )
     return coordinators.ask(
         call,
@@ -49,6 +52,11 @@ def handle(call: Call) -> Any:  # noqa: ANN401
         ),
         _respond,
     )
+
+
+def _may_describe(call: Call, topic: str) -> bool:
+    """Tell whether a pattern may find a topic for who sent it."""
+    return call.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic, quietly=True)
 
 
 def _respond(_call: Call, reply: ConsumerHeartbeatReply) -> ConsumerGroupHeartbeatResponse:
