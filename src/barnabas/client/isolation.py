@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.wire.batch import CONTROL
 from barnabas.wire.control_batch import find_marker
 
 if TYPE_CHECKING:
@@ -23,10 +24,18 @@ if TYPE_CHECKING:
 
 
 def visible(
-    data: memoryview, batches: Iterable[Placed], aborted: Iterable[AbortedTransaction] | None
+    data: memoryview, batches: list[Placed], aborted: Iterable[AbortedTransaction] | None
+) -> list[Placed]:
+    """Return the batches (position and header) that a reader sees; `aborted` is None for read_uncommitted."""
+    if not aborted:
+        return [each for each in batches if not each[1].attributes & CONTROL]
+    return list(_without_aborted(data, batches, aborted))
+
+
+def _without_aborted(
+    data: memoryview, batches: list[Placed], aborted: Iterable[AbortedTransaction]
 ) -> Iterator[Placed]:
-    """Yield the batches (position and header) that a reader sees; `aborted` is None for read_uncommitted."""
-    waiting = sorted(aborted or (), key=lambda each: each.first_offset, reverse=True)
+    waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
     dropped: set[int] = set()
     for position, header in batches:
         while waiting and waiting[-1].first_offset <= header.last_offset:

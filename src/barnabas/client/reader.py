@@ -201,20 +201,23 @@ class RangeReader:
     def _read(self, found: PartitionData) -> Chunk | None:
         """Check what came; None if there is no whole batch in it."""
         data = memoryview(found.records or b"")
-        placed, next_offset = [], self.position
+        start, end = self.position, self._end
+        placed, next_offset = [], start
         for position, header in record_batch.headers(data):
-            if header.base_offset >= self._end:
-                next_offset = max(next_offset, self._end)
+            if header.base_offset >= end:
+                next_offset = end
                 break
-            self._check_batch(data[position : position + header.size], header)
-            next_offset = max(next_offset, header.next_offset)
-            placed.append((position, header))
-        if next_offset == self.position:
+            if not _is_sound(data, position, header):
+                raise self._damage(header)
+            behind = header.base_offset + header.last_offset_delta + 1
+            if behind > start:
+                placed.append((position, header))
+                next_offset = max(next_offset, behind)
+        if next_offset == start:
             self._check_nothing(data)
             return None
-        seen = visible(data, placed, found.aborted_transactions if self._is_committed else None)
-        wanted = [(at, header) for at, header in seen if header.next_offset > self.position]
-        return Chunk(data, wanted, min(next_offset, self._end))
+        aborted = found.aborted_transactions if self._is_committed else None
+        return Chunk(data, visible(data, placed, aborted), min(next_offset, end))
 
     def _check_nothing(self, data: memoryview) -> None:
         # The first batch is always sent whole, however large it is.
@@ -223,18 +226,23 @@ class RangeReader:
                 f"{self.partition} at offset {self.position}: what the broker sent is no record batch"
             )
 
-    def _check_batch(self, data: memoryview, header: BatchHeader) -> None:
+    def _damage(self, header: BatchHeader) -> CorruptBatch:
         where = f"{self.partition} at offset {header.base_offset}"
         if header.magic != record_batch.MAGIC:
-            raise CorruptBatch(
+            return CorruptBatch(
                 f"{where}: record format {header.magic}, of before Kafka 0.11, is not read here"
             )
-        if not record_batch.checksum_matches(data, header):
-            raise CorruptBatch(
-                f"{where}: the checksum does not match, bytes were changed on the way"
-            )
-        if header.last_offset_delta < 0 or header.record_count < 0:
-            raise CorruptBatch(f"{where}: the batch counts backwards")
+        return CorruptBatch(f"{where}: the checksum does not match, bytes were changed on the way")
+
+
+def _is_sound(data: memoryview, position: int, header: BatchHeader) -> bool:
+    """Check a batch as a whole; what is in its records, who decodes them sees."""
+    return (
+        header.magic == record_batch.MAGIC
+        and header.last_offset_delta >= 0
+        and header.record_count >= 0
+        and record_batch.checksum_matches(data[position:], header)
+    )
 
 
 def read_all(reader: RangeReader, run: Any) -> Iterator[Chunk]:  # noqa: ANN401  # a driver's run

@@ -170,10 +170,11 @@ def headers(data: memoryview) -> Iterator[tuple[int, BatchHeader]]:
     position, end = 0, len(data)
     while position + HEADER_SIZE <= end:
         header = read_header(data, position)
-        if header.batch_length < HEADER_SIZE - LOG_OVERHEAD or position + header.size > end:
+        behind = position + header.batch_length + LOG_OVERHEAD
+        if behind < position + HEADER_SIZE or behind > end:
             return
         yield position, header
-        position += header.size
+        position = behind
 
 
 def records_fit(batch: memoryview, header: BatchHeader) -> bool:

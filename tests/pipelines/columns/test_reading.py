@@ -97,6 +97,15 @@ def test_many_batches_stepped_over_together(made, data):
     assert rows_of(decode(chunk)) == expected(chunk)
 
 
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 9000), st.integers(1, 150)), min_size=1, max_size=8))
+def test_runs_of_records_of_one_length(runs):
+    sizes = [size for size, count in runs for _ in range(count)]
+    records = [Record(each, each, None, b"v" * size) for each, size in enumerate(sizes)]
+    chunk = chunk_of([build(records)])
+    assert rows_of(decode(chunk)) == expected(chunk)
+
+
 @settings(deadline=None)
 @given(batches(), st.data())
 def test_rows_outside_the_range_are_cut(made, data):

@@ -26,7 +26,7 @@ def log(*entries):
 
 
 def seen(data, aborted):
-    return [header.base_offset for _, header in visible(data, headers(data), aborted)]
+    return [header.base_offset for _, header in visible(data, list(headers(data)), aborted)]
 
 
 def gone(producer, first):

@@ -2,7 +2,7 @@
 
 Job: step from length prefix to length prefix, which cannot be done for all records at once, as each place follows from the one before. But batches do
 not depend on each other: the first records of many batches are stepped over together, then the second ones, and so on. What is left,
-few and long batches, is walked in Python, in as few steps as it can. Must not know what is in a record.
+few and long batches, is walked: runs of records of one length at once, others in Python. Must not know what is in a record.
 
 Invariants: all places lie within their batch, in order, and the records fill it exactly; BatchError otherwise.
 """
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 #: From so many batches on, a step for all together is cheaper than one for each in Python.
 TOGETHER_MIN: Final = 24
+#: From so many records of one length on, finding them at once is worth the look.
+RUN_WORTH: Final = 16
+#: Records walked before such a run is looked for again; more, the longer none is found.
+BLOCK_MIN: Final = 64
+BLOCK_MAX: Final = 4096
 #: Larger records are walked where they lie; smaller ones in a copy, where a step costs half.
 COPY_RECORD_BYTES: Final = 512
 _CONTINUED: Final = 0x80
@@ -96,12 +101,50 @@ def _step_together(
 
 
 def _walk(buffer: NDArray[np.uint8], start: int, end: int, count: int) -> NDArray[np.int64]:
-    """Step over the records of one batch."""
+    """Step over the records of one batch: those of one length that follow each other at once, others one by one."""
     view = buffer.data[start:end]
     content = view.tobytes() if end - start < COPY_RECORD_BYTES * count else view
+    pieces: list[NDArray[np.int64]] = []
+    position, left, block = 0, count, BLOCK_MIN
+    while left:
+        size, run = _run(view, position, left)
+        if run >= RUN_WORTH:
+            pieces.append(np.arange(run, dtype=np.int64) * size + position)
+            position += run * size
+            block = BLOCK_MIN
+        else:
+            run = min(block, left)
+            places, position = _steps(content, position, run)
+            pieces.append(np.array(places, np.int64))
+            block = min(2 * block, BLOCK_MAX)
+        left -= run
+    if position != end - start:
+        raise BatchError(f"{end - start - position} bytes after the last record")
+    return np.concatenate(pieces) + start
+
+
+def _run(view: memoryview, position: int, left: int) -> tuple[int, int]:
+    """Tell the size of the record at `position`, and how many of that size follow each other from there on."""
+    try:
+        length, body = read_varint(view, position)
+    except IndexError:
+        raise BatchError("a record is cut short") from None
+    prefix = body - position
+    size = prefix + length
+    most = min(left, (len(view) - position) // size) if length > 0 else 0
+    run = most
+    for column in range(position, body if most >= RUN_WORTH else position):
+        found = np.frombuffer(view, np.uint8)[column : column + most * size : size]
+        differs = found != found[0]
+        if differs.any():
+            run = min(run, int(differs.argmax()))
+    return size, run
+
+
+def _steps(content: bytes | memoryview, position: int, count: int) -> tuple[list[int], int]:
+    """Step over so many records: their places, and the place behind them."""
     places: list[int] = []
     note, ahead = places.append, _FIRST
-    position = 0
     try:
         for _ in range(count):
             note(position)
@@ -114,9 +157,7 @@ def _walk(buffer: NDArray[np.uint8], start: int, end: int, count: int) -> NDArra
                 position = _behind_long(content, position)
     except IndexError:
         raise BatchError("a record is cut short") from None
-    if position != end - start:
-        raise BatchError(f"{end - start - position} bytes after the last record")
-    return np.array(places, np.int64) + start
+    return places, position
 
 
 def _behind_long(content: bytes | memoryview, position: int) -> int:

@@ -17,7 +17,7 @@ from barnabas.client.settings import READ_UNCOMMITTED
 from barnabas.pipelines.columns.arrow import binary_array
 from barnabas.pipelines.columns.headers import HEADERS, header_array
 from barnabas.pipelines.columns.records import read_records
-from barnabas.wire.batch import HEADER_SIZE, BatchError
+from barnabas.wire.batch import CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD, BatchError
 from barnabas.wire.compression import Codec, CompressionError, Unpacker
 
 if TYPE_CHECKING:
@@ -97,10 +97,13 @@ class ColumnDecoder:
 
     def _groups(self, chunk: Chunk) -> Iterator[tuple[Any, list[Placed]]]:
         """Yield pieces of memory with the unpacked contents of batches in them."""
-        placed = [(at, header) for at, header in chunk.placed if header.record_count]
-        if not any(header.codec for _, header in placed):
+        placed = [each for each in chunk.placed if each[1].record_count]
+        if {each[1].attributes & CODEC_MASK for each in placed} <= {Codec.NONE}:
             if placed:
-                places = [(at + HEADER_SIZE, at + header.size, header) for at, header in placed]
+                places = [
+                    (at + HEADER_SIZE, at + header.batch_length + LOG_OVERHEAD, header)
+                    for at, header in placed
+                ]
                 yield np.frombuffer(chunk.data, np.uint8), places
             return
         pieces: list[Any] = []
