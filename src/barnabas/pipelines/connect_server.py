@@ -106,4 +106,6 @@ def _free_port(host: str, port: int) -> int:
         with socket.create_server((host, port), family=family) as taken:
             return int(taken.getsockname()[1])
     except OSError as problem:
-        raise CannotStart(f"cannot listen on {host}:{port}: {problem.strerror}") from None
+        # Python adds the address, which is told already.
+        why = str(problem.strerror).partition(" (while")[0]
+        raise CannotStart(f"cannot listen on {host}:{port}: {why}") from None
