@@ -23,8 +23,6 @@ IN_SYNC_CHANGES: Final = "/isr_change_notification"
 LOST_LOGS: Final = "/log_dir_event_notification"
 CONFIG_CHANGES: Final = "/config/changes"
 DELETE_TOPICS: Final = "/admin/delete_topics"
-#: Notices are kept this long, so that every broker has seen them.
-CONFIG_CHANGE_KEPT_MS: Final = 15 * 60 * 1000
 
 _REGISTRATION_VERSION: Final = 5
 _IN_SYNC_NOTICE: Final = "isr_change_"

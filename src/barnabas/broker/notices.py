@@ -3,8 +3,8 @@
 Job: watch a path, hand every notice below it that is new to whoever takes them. A notice says only that something changed: what is
 so is what stands at its place. Must not know: what notices are about.
 
-Invariants: none is left out while this broker listens. Where some are gone before they were seen (it was away too long, or others
-tidied up), `take_all` is called instead. Notices beyond the newest KEPT are taken away.
+Invariants: none is left out. Where some are gone before they were seen, because this broker was away too long, `take_all` is called
+instead. Whoever finds a new one takes away, as in Kafka, those that every broker has had time to see.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Enough for every broker that is not away; who was away reads everything.
-KEPT: Final = 1000
+#: How long one stays for brokers that have not seen it yet, as in Kafka; who comes later reads everything.
+KEPT_MS: Final = 15 * 60 * 1000
 _RETRY_MS: Final = 500
 
 
@@ -48,6 +48,8 @@ class Notices:
         self._take_all = take_all
         self._watch: Watch | None = None
         self._seen = -1
+        #: Since when each notice is known here, by the clock that only goes on.
+        self._known_since: dict[str, int] = {}
         self._is_looking = False
         self._look_again = False
 
@@ -98,12 +100,15 @@ class Notices:
                 else:
                     yield from self._take(found)
                 self._seen = notice_number(name)
-        yield from self._tidy_up(names[:-KEPT])
+        yield from self._remove_old(names)
 
-    def _tidy_up(self, names: Sequence[str]) -> Task[None]:
-        for name in names:
-            delete = [Delete(f"{self._path}/{name}")]
-            try:
-                yield partial(self._node.world.coordination.commit, delete)
-            except CoordinationError:
-                continue  # another broker was faster
+    def _remove_old(self, names: Sequence[str]) -> Task[None]:
+        now_ms = self._node.world.clock.monotonic_ms()
+        self._known_since = {name: self._known_since.get(name, now_ms) for name in names}
+        for name, since_ms in self._known_since.items():
+            if now_ms - since_ms >= KEPT_MS:
+                delete = [Delete(f"{self._path}/{name}")]
+                try:
+                    yield partial(self._node.world.coordination.commit, delete)
+                except CoordinationError:
+                    continue  # another broker was faster

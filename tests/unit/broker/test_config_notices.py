@@ -3,7 +3,8 @@
 from member_kit import new_store, put, put_topic, start_member
 
 from barnabas.broker import cluster_znodes, znodes
-from barnabas.broker.cluster_znodes import CONFIG_CHANGE_KEPT_MS, CONFIG_CHANGES
+from barnabas.broker.cluster_znodes import CONFIG_CHANGES
+from barnabas.broker.notices import KEPT_MS
 
 
 def notices(store):
@@ -20,8 +21,21 @@ def test_a_notice_is_kept_for_others_and_goes_with_a_later_one():
     store = new_store()
     put_topic(store, "t", (1,), (1,))
     member = start_member(store)
-    for elapsed_ms, kept in ((0, 1), (CONFIG_CHANGE_KEPT_MS - 1, 2), (1, 2), (CONFIG_CHANGE_KEPT_MS, 1)):  # fmt: skip
+    for elapsed_ms, kept in ((0, 1), (KEPT_MS - 1, 2), (1, 2), (KEPT_MS, 1)):
         member.events.advance(elapsed_ms)
         change(store, member, str(5000 + elapsed_ms))
         assert member.node.topics.by_name["t"].overrides == {"retention.ms": str(5000 + elapsed_ms)}
         assert len(notices(store)) == kept, elapsed_ms
+
+
+def test_who_missed_notices_reads_all_settings_again():
+    store = new_store()
+    put_topic(store, "t", (1,), (1,))
+    member = start_member(store)
+    operations = znodes.topic_config_operations("t", {"retention.ms": "7"})
+    # Its notice came and went, and that of something else is the first that is seen.
+    put(store, *operations, cluster_znodes.config_notice("topics/t"))
+    store.tree.pop(notices(store)[0])
+    put(store, cluster_znodes.config_notice("topics/other"))
+    member.events.settle()
+    assert member.node.topics.by_name["t"].overrides == {"retention.ms": "7"}
