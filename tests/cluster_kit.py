@@ -1,19 +1,16 @@
-"""A cluster of real broker processes on a real ZooKeeper, and a load that tells whether anything was lost."""
+"""A cluster of real broker processes on a real ZooKeeper; `load_kit` puts load on it and tells whether anything was lost."""
 
 import contextlib
 import hashlib
 import os
 import shutil
 import signal
-import threading
 import time
 from pathlib import Path
 
 import pytest
 from chaos.wire_kit import BrokerProcess, ClosedByPeer, RawClient
-from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from process_kit import end_thread
 from tcp_proxy import TcpProxy
 
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -39,8 +36,8 @@ def wait_until(condition, what, patience_s=PATIENCE_S):
 class Cluster:
     """Brokers 1 to `count`; each keeps its port and directory over its lives. `{id}` in a setting is the broker's id.
 
-    With `has_proxies` each reaches ZooKeeper through `to_zookeeper[id]`, and is reached by other brokers, not by clients,
-    through `to_broker[id]`.
+    With `has_proxies` each reaches ZooKeeper through `to_zookeeper[id]`, and is reached by other brokers through `to_broker[id]`, by
+    clients that were told of it through `to_client[id]`. What the tests themselves ask goes straight.
     """
 
     def __init__(
@@ -53,11 +50,13 @@ class Cluster:
         self.brokers = {}
         self.to_zookeeper = {}
         self.to_broker = {}
+        self.to_client = {}
         if has_proxies:
             server = zookeeper.partition("/")[0]
             for broker_id in range(1, count + 1):
                 self.to_zookeeper[broker_id] = TcpProxy(server)
                 self.to_broker[broker_id] = TcpProxy()
+                self.to_client[broker_id] = TcpProxy()
         self._ports = {}
         #: Those that do not answer.
         self._silent = set()
@@ -73,6 +72,7 @@ class Cluster:
             f"node.id={broker_id}",
             f"zookeeper.connect={self._zookeeper_of(broker_id)}",
             f"zookeeper.session.timeout.ms={SESSION_MS}",
+            "offsets.topic.num.partitions=5",
             *[each.replace("{id}", str(broker_id)) for each in self.settings],
         ]
         proxy = self.to_broker.get(broker_id)
@@ -81,7 +81,7 @@ class Cluster:
             settings += [
                 "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
                 "inter.broker.listener.name=INTERNAL",
-                f"advertised.listeners=INTERNAL://{proxy.address}",
+                f"advertised.listeners=PLAINTEXT://{self.to_client[broker_id].address},INTERNAL://{proxy.address}",
             ]
         broker = BrokerProcess(
             ",".join(map(str, self.directories_of(broker_id))),
@@ -91,6 +91,7 @@ class Cluster:
         )
         if proxy is not None:
             proxy.aim(broker.addresses[1])
+            self.to_client[broker_id].aim(broker.bootstrap)
         self._ports[broker_id] = int(broker.bootstrap.rpartition(":")[2])
         self.brokers[broker_id] = broker
         self._silent.discard(broker_id)
@@ -202,117 +203,12 @@ class Cluster:
                 with contextlib.suppress(ProcessLookupError):
                     broker.process.send_signal(signal.SIGCONT)
                 broker.kill()
-        for proxy in (*self.to_zookeeper.values(), *self.to_broker.values()):
-            proxy.close()
+        for proxies in (self.to_zookeeper, self.to_broker, self.to_client):
+            for proxy in proxies.values():
+                proxy.close()
         if failure[0] is None:
             for broker in self.brokers.values():
                 assert "Traceback" not in broker.log, broker.log[-6000:]
-
-
-class Load:
-    """An idempotent producer with acks=all that sends numbers until told to stop, and what it was told of them."""
-
-    def __init__(self, cluster, topic):
-        self._cluster = cluster
-        self._topic = topic
-        self._partitions = len(cluster.partitions(topic))
-        self.acked = {}
-        self.failed = []
-        self._last_ack = time.monotonic()
-        self._longest_gap = 0.0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._stop.set()
-        end_thread(self._thread, "the producer")
-
-    def _run(self):
-        producer = Producer(
-            {
-                "bootstrap.servers": self._cluster.bootstrap, "enable.idempotence": True, "linger.ms": 1,
-                "message.timeout.ms": PATIENCE_S * 1000, **CLIENT,
-            }
-        )  # fmt: skip
-        number = 0
-        while not self._stop.is_set():
-            producer.produce(
-                self._topic,
-                str(number).encode(),
-                partition=number % self._partitions,
-                callback=self._told,
-            )
-            number += 1
-            producer.poll(0.002)
-        producer.flush(PATIENCE_S)
-
-    def _told(self, error, message):
-        now = time.monotonic()
-        self._longest_gap = max(self._longest_gap, now - self._last_ack)
-        self._last_ack = now
-        if error is None:
-            self.acked[int(message.value())] = (message.partition(), message.offset())
-        else:
-            self.failed.append((int(message.value()), str(error)))
-
-    def wait_for_more(self, count=100):
-        """Wait until so many more are acknowledged."""
-        target = len(self.acked) + count
-        wait_until(lambda: len(self.acked) >= target, "more is acknowledged")
-
-    def of(self, partition):
-        """Offsets of one partition that were acknowledged."""
-        return [at[1] for at in list(self.acked.values()) if at[0] == partition]
-
-    def take_longest_gap(self):
-        """Return for how many seconds nothing was acknowledged, at most, since this was last asked."""
-        gap, self._longest_gap = self._longest_gap, 0.0
-        return gap
-
-
-def read_all(cluster, topic):
-    """Every record, as (partition, offset) -> number; in each partition from its start to its end."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            **CLIENT,
-        }
-    )
-    found = {}
-    for partition in range(len(cluster.partitions(topic))):
-        where = TopicPartition(topic, partition)
-        start, end = consumer.get_watermark_offsets(where, timeout=PATIENCE_S)
-        consumer.assign([TopicPartition(topic, partition, start)])
-        position = start
-        while position < end:
-            message = consumer.poll(PATIENCE_S)
-            assert message is not None, f"{topic}-{partition}: nothing at {position} of {end}"
-            assert message.error() is None, message.error()
-            found[partition, message.offset()] = int(message.value())
-            position = message.offset() + 1
-    consumer.close()
-    return found
-
-
-def assert_nothing_lost(cluster, topic, load):
-    """Every acknowledged record is where it was said to be, once, in order."""
-    assert not load.failed, load.failed[:3]
-    # Others write numbers below zero.
-    found = {at: number for at, number in read_all(cluster, topic).items() if number >= 0}
-    lost = {n: at for n, at in load.acked.items() if at[1] >= 0 and found.get(at) != n}
-    assert not lost, f"{len(lost)} of {len(load.acked)} lost: {dict(list(lost.items())[:5])}"
-    numbers = list(found.values())
-    assert len(numbers) == len(set(numbers)), "records are there twice"
-    assert set(load.acked) <= set(numbers)
-    for partition in {at[0] for at in found}:
-        order = [n for at, n in sorted(found.items()) if at[0] == partition]
-        assert order == sorted(order), f"{topic}-{partition} is out of order"
 
 
 def assert_logs_equal(cluster, topic):

@@ -1,8 +1,10 @@
 """A TCP proxy between a client and a server that can break the connection in the ways networks do."""
 
 import contextlib
+import queue
 import socket
 import threading
+import time
 
 
 class TcpProxy:
@@ -15,6 +17,7 @@ class TcpProxy:
         self._sockets = set()
         self._clients = set()
         self._swallows = False
+        self._delay_s = 0.0
         self._port = 0
         self._listener = None
         self.mend()
@@ -49,6 +52,10 @@ class TcpProxy:
         """Let the server hear the client and not the other way round, until `mend` after `cut`."""
         self._swallows = True
 
+    def delay_replies(self, delay_s):
+        """Let every answer take so much longer from now on; what is under way keeps its order."""
+        self._delay_s = delay_s
+
     def inject_replies(self, data):
         """Send bytes to every client that no server sent."""
         with self._lock:
@@ -81,12 +88,29 @@ class TcpProxy:
                     threading.Thread(target=self._pump, args=pair, daemon=True).start()
 
     def _pump(self, source, sink, is_reply):
+        late = queue.SimpleQueue()
+        if is_reply:
+            threading.Thread(target=_send_late, args=(late, sink), daemon=True).start()
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                if not (is_reply and self._swallows):
+                if not is_reply:
                     sink.sendall(data)
-        for one in (source, sink):
-            _close(one)
+                elif not self._swallows:
+                    late.put((time.monotonic() + self._delay_s, data))
+        late.put(None)
+        if not is_reply:
+            for one in (source, sink):
+                _close(one)
+
+
+def _send_late(late, sink):
+    """Send what comes when it is due, and close after the last of it."""
+    with contextlib.suppress(OSError):
+        while (item := late.get()) is not None:
+            due_s, data = item
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            sink.sendall(data)
+    _close(sink)
 
 
 def _close(one):

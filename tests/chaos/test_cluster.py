@@ -1,23 +1,15 @@
 """Three brokers on ZooKeeper: who leads after a death, and that nothing acknowledged is lost by any of them."""
 
-import logging
-
 import pytest
 from chaos.wire_kit import RawClient, batch
-from cluster_kit import (
-    SESSION_MS,
-    Cluster,
-    Load,
-    assert_logs_equal,
-    assert_nothing_lost,
-    wait_until,
-)
+from cluster_kit import SESSION_MS, Cluster, assert_logs_equal, wait_until
+from load_kit import Load, assert_nothing_lost
 
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages.elect_leaders import ElectLeadersRequest
 from barnabas.wire.messages.leader_and_isr import LeaderAndIsrRequest
 
-log = logging.getLogger(__name__)
+RESUME_S = 20
 
 
 @pytest.fixture
@@ -44,22 +36,26 @@ def test_the_next_in_line_leads_when_a_broker_dies(cluster):
 
 def test_nothing_is_lost_whoever_dies_in_whatever_way(cluster):
     cluster.create("t", [[1, 2, 3], [2, 3, 1], [3, 1, 2]], min_insync_replicas=2)
-    gaps = {}
-    with Load(cluster, "t") as load:
+    gaps = []
+    with Load(cluster, "t", timeout_s=2) as load:
         load.wait_for_more()
         for broker_id, way in ((1, "kill"), (2, "pause"), (3, "stop"), (2, "kill")):
             controller = cluster.controller
             getattr(cluster, way)(broker_id)
             if way != "stop":
                 wait_until(lambda b=broker_id: b not in cluster.leaders("t"), "others lead")
-            load.wait_for_more()
-            gaps[broker_id, way, controller] = load.take_longest_gap()
+            load.wait_for_more_of_each()
+            was = "controller" if broker_id == controller else "broker"
+            gaps.append((way, was, round(load.take_longest_gap(), 2)))
             cluster.resume(broker_id) if way == "pause" else cluster.start(broker_id)
             cluster.wait_healthy("t")
-            load.wait_for_more()
+            load.wait_for_more_of_each()
+            load.take_longest_gap()
     assert_nothing_lost(cluster, "t", load)
     assert_logs_equal(cluster, "t")
-    log.info("session %d ms; seconds without an acknowledgement: %s", SESSION_MS, gaps)
+    print(f"session {SESSION_MS} ms; seconds without an acknowledgement of a partition: {gaps}")  # noqa: T201
+    # The aim is a session and a second; a machine with much else to do takes longer.
+    assert all(gap_s < SESSION_MS / 1000 + RESUME_S for _way, _was, gap_s in gaps), gaps
 
 
 def test_one_of_three_that_is_left_takes_no_more_for_all(cluster):

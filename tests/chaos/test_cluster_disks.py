@@ -1,17 +1,12 @@
 """F10 in a cluster: a disk that fails under one of three replicas. Others lead, and the broker that lost it goes on with what it has."""
 
 import contextlib
+import resource
 import subprocess
 
 import pytest
-from cluster_kit import (
-    Cluster,
-    Load,
-    assert_logs_equal,
-    assert_nothing_lost,
-    only_in_make_chaos,
-    wait_until,
-)
+from cluster_kit import Cluster, assert_logs_equal, only_in_make_chaos, wait_until
+from load_kit import Load, assert_nothing_lost
 
 ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2]]
 
@@ -71,3 +66,29 @@ def test_a_disk_without_room_for_a_new_replica(tmp_path, zookeeper):
             cluster.wait_healthy("t")
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_disk_that_takes_no_more_writes(tmp_path, zookeeper):
+    """Every write of one broker fails with an error of the system. Others lead; a new process on the same files catches up."""
+    with Cluster(tmp_path, zookeeper) as cluster:
+        cluster.create("t", ASSIGNMENT, min_insync_replicas=2)
+        with Load(cluster, "t") as load:
+            load.wait_for_more()
+            broker = cluster.brokers[1]
+            segments = cluster.directories_of(1)[0].glob("t-*/*.log")
+            largest = max(path.stat().st_size for path in segments)
+            resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, (largest, largest))
+            wait_until(
+                lambda: all(
+                    leader != 1 and isr == [2, 3] for leader, isr in cluster.partitions("t", 2)
+                ),
+                "it leads nothing, and is in sync with nobody",
+            )
+            assert broker.process.poll() is None, "it goes on with what it has, which is nothing"
+            load.wait_for_more()
+            cluster.kill(1)
+            cluster.start(1)
+            cluster.wait_healthy("t")
+            load.wait_for_more()
+        assert_nothing_lost(cluster, "t", load)
+        assert_logs_equal(cluster, "t")

@@ -3,8 +3,9 @@
 import threading
 
 import pytest
-from cluster_kit import CLIENT, Cluster, Load, only_in_make_chaos, wait_until
+from cluster_kit import CLIENT, Cluster, only_in_make_chaos, wait_until
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
+from load_kit import Load
 from process_kit import end_thread
 
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest

@@ -2,14 +2,8 @@
 
 import pytest
 from chaos.wire_kit import RawClient, batch
-from cluster_kit import (
-    Cluster,
-    Load,
-    assert_logs_equal,
-    assert_nothing_lost,
-    only_in_make_chaos,
-    wait_until,
-)
+from cluster_kit import Cluster, assert_logs_equal, only_in_make_chaos, wait_until
+from load_kit import Load, assert_nothing_lost
 
 from barnabas.model.errors import ErrorCode
 
@@ -97,3 +91,65 @@ def test_half_open_links_to_a_leader(cluster):
         load.wait_for_more()
     assert_nothing_lost(cluster, "t", load)
     assert_logs_equal(cluster, "t")
+
+
+def test_a_leader_that_clients_do_not_reach(cluster):
+    """It goes on leading, for other brokers reach it: what was sent is taken once the link is back, once and in order."""
+    with Load(cluster, "t") as load:
+        wait_for_more_of(load, 0)
+        cluster.to_client[1].cut()
+        wait_until(lambda: is_stuck(load, 0), "what broker 1 leads is not acknowledged")
+        assert cluster.leaders("t") == [1, 2, 3]
+        cluster.to_client[1].mend()
+        wait_for_more_of(load, 0)
+    assert_nothing_lost(cluster, "t", load)
+    assert_logs_equal(cluster, "t")
+
+
+def test_a_leader_whose_answers_do_not_reach_its_clients(cluster):
+    """What they send again after a while is recognised: nothing is there twice."""
+    with Load(cluster, "t", timeout_s=2) as load, RawClient(cluster.address_of(1)) as direct:
+        wait_for_more_of(load, 0)
+        cluster.to_client[1].swallow_replies()
+        wait_until(lambda: is_stuck(load, 0), "nothing of it is acknowledged")
+        wait_until(lambda: direct.end_offset("t") > max(load.of(0)) + 1, "more of it is written")
+        cluster.to_client[1].cut()
+        cluster.to_client[1].mend()
+        wait_for_more_of(load, 0)
+    assert_nothing_lost(cluster, "t", load)
+    assert_logs_equal(cluster, "t")
+
+
+def is_stuck(load, partition):
+    """Tell whether others are acknowledged and this one is not."""
+    before = len(load.of(partition))
+    load.wait_for_more(50)
+    return len(load.of(partition)) == before
+
+
+def wait_for_more_of(load, partition, count=50):
+    goal = len(load.of(partition)) + count
+    wait_until(lambda: len(load.of(partition)) >= goal, f"more of {partition} is acknowledged")
+
+
+@only_in_make_chaos
+def test_a_zookeeper_that_takes_two_seconds_for_an_answer(tmp_path, zookeeper):
+    """All of it takes longer, and nothing else is different: sessions last, deaths are dealt with, topics are made."""
+    slow = ("zookeeper.session.timeout.ms=12000", *SETTINGS)
+    with Cluster(tmp_path, zookeeper, settings=slow, has_proxies=True) as cluster:
+        cluster.create("t", [[1, 2, 3], [2, 3, 1], [3, 1, 2]], min_insync_replicas=2)
+        with Load(cluster, "t") as load:
+            load.wait_for_more()
+            for proxy in cluster.to_zookeeper.values():
+                proxy.delay_replies(2)
+            cluster.create("late", [[3, 2, 1]])
+            cluster.kill(1)
+            wait_until(lambda: 1 not in cluster.leaders("t"), "others lead")
+            load.wait_for_more()
+            cluster.start(1)
+            cluster.wait_healthy("t")
+            cluster.wait_healthy("late")
+            load.wait_for_more()
+        assert_nothing_lost(cluster, "t", load)
+        assert_logs_equal(cluster, "t")
+        assert not any("has expired" in broker.log for broker in cluster.brokers.values())

@@ -1,15 +1,9 @@
 """F11: replicas that move while they are written to, a broker with an empty disk in a dead one's place, storms of topics."""
 
 import pytest
-from cluster_kit import (
-    Cluster,
-    Load,
-    assert_logs_equal,
-    assert_nothing_lost,
-    only_in_make_chaos,
-    wait_until,
-)
+from cluster_kit import Cluster, assert_logs_equal, only_in_make_chaos, wait_until
 from confluent_kafka import KafkaError, KafkaException
+from load_kit import Load, assert_nothing_lost
 
 from barnabas.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -12,12 +12,11 @@ from cluster_kit import (
     ROUNDS,
     SESSION_MS,
     Cluster,
-    Load,
     assert_logs_equal,
-    assert_nothing_lost,
     only_in_make_chaos,
     wait_until,
 )
+from load_kit import Load, assert_nothing_lost
 
 log = logging.getLogger(__name__)
 

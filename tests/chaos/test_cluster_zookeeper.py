@@ -4,16 +4,9 @@ import signal
 import time
 
 import pytest
-from cluster_kit import (
-    SESSION_MS,
-    Cluster,
-    Load,
-    assert_logs_equal,
-    assert_nothing_lost,
-    only_in_make_chaos,
-    wait_until,
-)
+from cluster_kit import SESSION_MS, Cluster, assert_logs_equal, only_in_make_chaos, wait_until
 from confluent_kafka import KafkaError, KafkaException
+from load_kit import Load, assert_nothing_lost
 from zookeeper_kit import zookeeper_jars
 
 from barnabas.runtime.zookeeper_server import START_TIMEOUT_S, make_ensemble
