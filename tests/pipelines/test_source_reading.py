@@ -161,7 +161,9 @@ def test_who_cannot_be_read(bootstrap, topic):
     told = refusal(bootstrap, assign=json.dumps({topic: [4]}))
     assert f"assign names {topic}-4, and the topic has 1 partitions" in told
     nobody = {"kafka.default.api.timeout.ms": "300", "kafka.retry.backoff.ms": "50"}
-    assert "127.0.0.1:9" in refusal("127.0.0.1:9", subscribe=topic, **nobody)
+    told = refusal("127.0.0.1:9", subscribe=topic, **nobody)
+    assert told.startswith("no broker answers (127.0.0.1:9: ")
+    assert told.endswith("check kafka.bootstrap.servers, and that brokers run there")
 
 
 # -- streams -----------------------------------------------------------------------------------

@@ -91,6 +91,8 @@ _REFUSED_SETTINGS: Final = {
 }
 #: A transaction may take as long as a task; brokers allow 15 minutes unless they are told otherwise (transaction.max.timeout.ms).
 _TRANSACTION_TIMEOUT_MS: Final = "900000"
+#: How long whoever starts something waits for a first answer: longer than a broker takes to restart, shorter than a person's patience.
+_FIRST_ANSWER_MS: Final = 10_000
 _UNITS_MS: Final = {
     "us": 0.001,
     "ms": 1,
@@ -215,6 +217,11 @@ class OptionTexts:
             return ClientSettings.parse({**defaults, **given})
         except SettingError as problem:
             raise PipelineProblem(f"in the options kafka.*: {problem}") from None
+
+
+def impatient(settings: ClientSettings) -> ClientSettings:
+    """Return settings for a first look, at the start of something: a wrong address should be told soon."""
+    return settings.replace(api_timeout_ms=min(settings.api_timeout_ms, _FIRST_ANSWER_MS))
 
 
 def source_options(

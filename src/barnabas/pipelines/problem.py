@@ -9,7 +9,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,4 +31,10 @@ def one_sentence() -> Iterator[None]:
     except (ClientError, PipelineProblem) as problem:
         if os.environ.get("SPARK_PYTHON_RUNTIME") == "PYTHON_WORKER":
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-        raise PipelineProblem(str(problem)) from None
+        raise PipelineProblem(_advised(problem)) from None
+
+
+def _advised(problem: Exception) -> str:
+    if isinstance(problem, Unreachable):
+        return f"no broker answers ({problem}): check kafka.bootstrap.servers, and that brokers run there"
+    return str(problem)

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from barnabas.pipelines import delivery
+from barnabas.pipelines.options import impatient
 from barnabas.pipelines.problem import PipelineProblem, one_sentence
 from barnabas.runtime.blocking_client import BlockingClient
 
@@ -78,6 +79,13 @@ class TopicWriter(DataSourceArrowWriter):
         """Take what was asked for, and a name for this write."""
         self._options = options
         self._id = options.sink_id or str(uuid.uuid4())
+
+    def check(self) -> None:
+        """Look whether the topics are there, before tasks are started that would all fail."""
+        named = [each for each in (self._options.topic, self._options.dead_letter_topic) if each]
+        if named:
+            with BlockingClient(impatient(self._options.settings)) as client:
+                client.partitions(named)
 
     def write(self, iterator: Iterator[RecordBatch]) -> Written:
         """Write what one task has."""

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines import planning
 from barnabas.pipelines.offsets import Offsets, OffsetsJson, from_json, to_json
+from barnabas.pipelines.options import impatient
 from barnabas.pipelines.positions import Positions
 from barnabas.pipelines.problem import PipelineProblem, one_sentence
 from barnabas.pipelines.range_reading import read_range
@@ -62,7 +63,7 @@ class TopicReader(DataSourceReader):
     def partitions(self) -> list[LogRange]:
         """Find out where the logs start and end now, and cut that into tasks."""
         options = self._options
-        with one_sentence(), BlockingClient(options.settings) as client:
+        with one_sentence(), BlockingClient(impatient(options.settings)) as client:
             positions = Positions(client, options)
             start, end = positions.starting(), positions.ending()
         with one_sentence():
@@ -92,8 +93,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> OffsetsJson:  # Spark's name
         """Return where a new query starts."""
-        with one_sentence():
-            self._committed = to_json(self._positions().starting())
+        options = self._options
+        with one_sentence(), BlockingClient(impatient(options.settings)) as client:
+            self._committed = to_json(Positions(client, options).starting())
         return self._committed
 
     def getDefaultReadLimit(self) -> ReadLimit:

@@ -76,7 +76,9 @@ def writer(options: Mapping[str, str], columns: StructType, *, overwrite: bool) 
             )
         checked = sink_options(options, streaming=False, more_names=_MORE_NAMES)
         check_columns(columns, checked.topic)
-        return TopicWriter(checked)
+        made = TopicWriter(checked)
+        made.check()
+        return made
 
 
 def stream_writer(
