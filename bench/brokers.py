@@ -72,6 +72,11 @@ log.segment.bytes=1073741824
 log.retention.check.interval.ms=300000
 """
 
+TLS_PROPERTIES = """listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},SSL://127.0.0.1:{tls}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SSL://127.0.0.1:{tls}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL
+"""
+
 
 def free_ports(count: int) -> list[int]:
     """Give ports that nobody listens on now."""
@@ -92,7 +97,13 @@ class Broker:
         self.home = home
         self.settings = dict(settings or {})
         self.port, self.other_port = free_ports(2)
+        self.tls_port = 0
         self._process: subprocess.Popen[bytes] | None = None
+
+    def add_tls(self, keys: Path) -> None:
+        """Have it listen with TLS as well from its next start on, at `tls_port`, with the key and certificate in a PEM file."""
+        (self.tls_port,) = free_ports(1)
+        self.settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(keys)}
 
     def command(self) -> list[str]:
         """Give the command that runs the broker in the foreground."""
@@ -214,6 +225,8 @@ class Barnabas(Broker):
         program = str(Path(sys.executable).parent / "barnabas")
         listen = f"127.0.0.1:{self.port}"
         command = [program, "up", "--data-dir", str(self.home / "data"), "--listen", listen]
+        if self.tls_port:
+            command += ["--listen", f"SSL://127.0.0.1:{self.tls_port}"]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         return command
@@ -233,6 +246,10 @@ class ApacheKafka(Broker):
         text = SERVER_PROPERTIES.format(
             port=self.port, controller=self.other_port, data=self.home / "data"
         )
+        if self.tls_port:
+            text += TLS_PROPERTIES.format(
+                port=self.port, controller=self.other_port, tls=self.tls_port
+            )
         text += "".join(f"{name}={value}\n" for name, value in self.settings.items())
         (self.home / "server.properties").write_text(text)
         (self.home / "log4j2.properties").write_text(LOGGING)

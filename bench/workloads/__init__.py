@@ -21,6 +21,7 @@ from bench.workloads.spark import w14
 from bench.workloads.starts import memory_after, w11
 from bench.workloads.tenants import tenants
 from bench.workloads.throughput import w1_and_w2, w10
+from bench.workloads.tls import tls
 from bench.workloads.transactions import w9
 from bench.workloads.variants import fsync, pinned
 
@@ -49,6 +50,7 @@ TITLES = {
     "compaction": "how fast a log of keyed records is compacted, and whether producers notice",
     "scaling": "how cost grows with partitions and connections",
     "tenants": "a quiet client beside greedy ones, with and without quotas",
+    "tls": "1 KB records over TLS",
     "pinned": "the same with the broker on core 0 and the client on core 1",
     "fsync": "the same with every acknowledged record on disk (flush.messages=1)",
 }
@@ -80,6 +82,7 @@ def all_steps(s: float, *, full: bool, only: Set[str] = frozenset()) -> list[Ste
         *(w14(s) if full or "w14" in only else []),
         *(compaction(s) if full or "compaction" in only else []),
         *(tenants(s) if full or "tenants" in only else []),
+        *(tls(s) if full or "tls" in only else []),
         *(scaling(s) if full or "scaling" in only else []),
         *(pinned(s) if full or "pinned" in only else []),
         *(fsync(s) if full or "fsync" in only else []),

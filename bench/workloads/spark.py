@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import peers
+from tools import peers
 
 from bench import clients
 from bench.clients import ClientFailed, Sending
