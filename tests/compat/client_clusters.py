@@ -3,7 +3,7 @@
 import contextlib
 from dataclasses import dataclass
 
-from compat.apache_kafka import Kafka, free_ports
+from compat.apache_kafka import RELEASE, Kafka, free_ports
 from confluent_kafka.admin import AdminClient, NewTopic
 from security_kit import (
     PASSWORDS,
@@ -68,7 +68,7 @@ def barnabas_listeners(home):
 
 
 @contextlib.contextmanager
-def kafka_listeners(home):
+def kafka_listeners(home, release=RELEASE):
     files, tokens = make_certificates(home), Tokens(home)
     settings = all_listeners(files, tokens)
     for name in [each for each in settings if "oauthbearer" in each]:
@@ -90,7 +90,7 @@ def kafka_listeners(home):
         "3"
     )
     lines = [f"{name}={value}" for name, value in settings.items()]
-    kafka = Kafka(home, *lines)
+    kafka = Kafka(home, *lines, release=release)
     kafka.port = ports[0]
     with kafka:
         kafka.wait_ready()

@@ -55,6 +55,8 @@ class TokenSource:
                 content = json.loads(answer.read(_ANSWER_BYTES_MAX))
             return str(content["access_token"]), float(content.get("expires_in", 60))
         except (OSError, ValueError, KeyError, TypeError) as problem:
+            if isinstance(problem, urllib.error.HTTPError):
+                problem.close()
             why = getattr(problem, "reason", None) or type(problem).__name__
             raise AuthenticationFailed(f"no token from {url}: {why}") from None
 
