@@ -89,6 +89,16 @@ def test_texts_that_would_join_to_others_are_no_neighbours_of_theirs():
     assert found[2]["clicks"] == 3
 
 
+def test_bad_rows_far_apart_are_found_where_they_are():
+    bad = {5, 700, 701, 1999}
+    texts = ["[" if row in bad else f'{{"clicks": {row}}}' for row in range(2000)]
+    found, reasons = values(CLICK, *texts)
+    assert set(reasons) == bad
+    assert [row and row["clicks"] for row in found] == [
+        None if n in bad else n for n in range(2000)
+    ]
+
+
 def test_every_other_type():
     kind = t.StructType(
         [

@@ -34,6 +34,8 @@ _BITS: Final[dict[type[t.DataType], int]] = {
     t.LongType: 64,
 }
 _SHARED: Final = (t.StringType, t.IntegerType, t.LongType, t.DoubleType, t.BooleanType)
+#: So many texts are read one by one if one of them does not fit.
+NEIGHBOURS: Final = 64
 #: A schema registry's mark: this byte, then an id of four, before the value.
 REGISTRY_MARK: Final = b"\x00"
 
@@ -46,8 +48,24 @@ def read_json(
     column: pa.Array, kind: t.DataType, arrow_type: pa.DataType
 ) -> tuple[pa.Array, Reasons]:
     """Read a column of bytes; null where the bytes are, or where they do not fit, which is then told."""
-    together = read_together(column, arrow_type) if is_shared(kind) else None
-    return (together, {}) if together is not None else read_each(column, kind, arrow_type)
+    if not is_shared(kind):
+        return read_each(column, kind, arrow_type)
+    return _read_halves(column, kind, arrow_type)
+
+
+def _read_halves(
+    column: pa.Array, kind: t.DataType, arrow_type: pa.DataType
+) -> tuple[pa.Array, Reasons]:
+    """Read together what can be: a text that does not fit costs its neighbours the quick way, and nobody else."""
+    if (together := read_together(column, arrow_type)) is not None:
+        return together, {}
+    if len(column) <= NEIGHBOURS:
+        return read_each(column, kind, arrow_type)
+    middle = len(column) // 2
+    first, reasons = _read_halves(column[:middle], kind, arrow_type)
+    second, more = _read_halves(column[middle:], kind, arrow_type)
+    shifted = {middle + row: reason for row, reason in more.items()}
+    return pa.concat_arrays([first, second]), reasons | shifted
 
 
 def is_shared(kind: t.DataType) -> bool:
