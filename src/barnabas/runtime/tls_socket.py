@@ -9,6 +9,7 @@ ciphertext is bounded by one read and by what `seal` was given.
 from __future__ import annotations
 
 import ssl
+import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.ports import FileSlice
@@ -20,10 +21,20 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.outbox import SharedReads
 
-#: What is received at once; one for all, as reads do not overlap.
-_SCRATCH: Final = memoryview(bytearray(256 * 1024))
+#: What is received at once.
+RECEIVED_BYTES_MAX: Final = 256 * 1024
 #: More than any handshake: a client that sends on without end is not making one.
 HANDSHAKE_BYTES_MAX: Final = 256 * 1024
+
+
+class _Scratch(threading.local):
+    """Where bytes are received: one for all connections of a loop, and there may be several brokers in a process."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(RECEIVED_BYTES_MAX))
+
+
+_SCRATCH: Final = _Scratch()
 
 
 class TlsSocket:
@@ -58,8 +69,9 @@ class TlsSocket:
 
     def receive_handshake(self) -> bool:
         """Take what has come; False if the other side has closed. BlockingIOError if nothing has; OSError if it is too much."""
-        count = self._sock.recv_into(_SCRATCH)
-        self._incoming.write(_SCRATCH[:count])
+        view = _SCRATCH.view
+        count = self._sock.recv_into(view)
+        self._incoming.write(view[:count])
         self._handshake_bytes += count
         if self._handshake_bytes > HANDSHAKE_BYTES_MAX:
             raise OSError(f"its handshake has more than {HANDSHAKE_BYTES_MAX} bytes")
@@ -96,10 +108,11 @@ class TlsSocket:
             except ssl.SSLWantReadError:
                 if total or not is_fresh:
                     break
-                received = self._sock.recv_into(_SCRATCH)
+                scratch = _SCRATCH.view
+                received = self._sock.recv_into(scratch)
                 if not received:
                     return 0
-                self._incoming.write(_SCRATCH[:received])
+                self._incoming.write(scratch[:received])
                 is_fresh = False
                 continue
             except ssl.SSLZeroReturnError:
