@@ -37,7 +37,7 @@ def machine():
     machine.start()
     run(machine, lambda: machine.is_up)
     topic = topic_creation.plan_topic(machine.node, "t", [(1,), (1,)])
-    assert finish(machine, topic_creation.create(machine.node, topic)) is None
+    assert finish(machine, topic_creation.create(machine.node, topic, 1 << 60)) is None
     machine.disk.write_file_atomically(LOG_STARTS, b"0\n1\nt 0 7\n")
     machine.crash(Crash.PROCESS, MS)
     machine.disk.fail_path("/data/t-0/00000000000000000000.log", errno.ENOSPC)
