@@ -133,6 +133,7 @@ def wait_for_more_of(load, partition, count=50):
 
 
 @only_in_make_chaos
+@pytest.mark.timeout(600)
 def test_a_zookeeper_that_takes_two_seconds_for_an_answer(tmp_path, zookeeper):
     """All of it takes longer, and nothing else is different: sessions last, deaths are dealt with, topics are made."""
     slow = ("zookeeper.session.timeout.ms=12000", *SETTINGS)

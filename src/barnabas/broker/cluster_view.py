@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.broker.outcomes import CloseLink
+from barnabas.broker.outcomes import GoElsewhere
 from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ class ClusterView:
     def addresses(self, link: Link) -> list[Address]:
         """Every broker that can be reached by the listener through which a client came.
 
-        CloseLink before the controller has spoken: clients that are told of no brokers forget those that they know.
+        GoElsewhere before the controller has spoken: clients that are told of no brokers forget those that they know.
         """
         if not self.live_ids():
-            raise CloseLink("the controller has not said yet who is in the cluster")
+            raise GoElsewhere("the controller has not said yet who is in the cluster")
         found = [self.address_of(broker_id, link) for broker_id in self.live_ids()]
         return [address for address in found if address is not None]
 

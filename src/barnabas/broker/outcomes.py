@@ -1,4 +1,4 @@
-"""The two ways in which a request ends without an answer."""
+"""The ways in which a request ends without an answer."""
 
 from typing import Final
 
@@ -7,4 +7,8 @@ NO_REPLY: Final = object()
 
 
 class CloseLink(ValueError):
-    """Raised to end the connection: all that is left to tell a client that wants no answers, or whom another broker must answer."""
+    """Raised to end the connection: all that is left to tell a client that wants no answers."""
+
+
+class GoElsewhere(CloseLink):
+    """Raised to end a connection whose client did nothing wrong: another broker must answer it."""

@@ -14,6 +14,7 @@ import logging
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.outcomes import GoElsewhere
 from barnabas.model.principal import ANONYMOUS
 from barnabas.ports import FileSlice
 from barnabas.runtime.loop import HANGUP, READ, WRITE
@@ -280,6 +281,9 @@ class Connection:
             self._server.node.staging.write()  # replies in order
         try:
             parts = self._server.node.on_request(self, frame)
+        except GoElsewhere:
+            self.close()
+            return 0
         except ValueError as problem:
             # WireError and its kin: bytes that are no request. Kafka closes without a word, too.
             log.warning("closing: %s", problem, extra={"peer": self.peer_host})
