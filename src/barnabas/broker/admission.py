@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.core.txn.result import Result, Ticket
     from barnabas.core.txn.shard import TransactionShard
 
-ADD_PARTITIONS_VERSION: Final = 5
+ADD_PARTITIONS_VERSIONS: Final = (5, 5)
 
 
 class _Asked(NamedTuple):
@@ -46,7 +46,7 @@ class Admission:
         """Ask nobody yet."""
         self._node = node
         self._batches: PeerBatches[_Asked] = PeerBatches(
-            node, ADD_PARTITIONS_VERSION, _request, _codes
+            node, ADD_PARTITIONS_VERSIONS, _request, _codes
         )
 
     def ask(self, request: PartitionsRequest, *, adds: bool) -> Task[list[ErrorCode]]:

@@ -544,6 +544,16 @@ def topics_changed(names: Sequence[str]) -> Event:
     return lambda office: _read_topics(office, names)
 
 
+def states_changed(keys: Sequence[TopicPartition]) -> Event:
+    """Make an event of partitions whose state was just written."""
+
+    def event(office: Office) -> Generator[Any, Any, Effects]:
+        states = yield from _read_states(office.node, keys)
+        return office.machine.on_states(states)
+
+    return event
+
+
 def _look_at_in_sync_changes(office: Office) -> Generator[Any, Any, Effects]:
     notices = yield from office.read_notices(cluster_znodes.IN_SYNC_CHANGES)
     keys: dict[TopicPartition, None] = {}

@@ -190,6 +190,8 @@ def cluster_table() -> dict[int, Api]:
     """Return what only a member of a cluster serves: the requests of brokers to each other, and about several brokers."""
     # Imported here: a lone broker does without.
     from barnabas.broker.api import (
+        allocate_producer_ids,
+        alter_partition,
         alter_partition_reassignments,
         controlled_shutdown,
         elect_leaders,
@@ -207,6 +209,8 @@ def cluster_table() -> dict[int, Api]:
         _api(43, elect_leaders, (0, 2)),
         _api(45, alter_partition_reassignments, (0, 1)),
         _api(46, list_partition_reassignments, (0, 0)),
+        _api(56, alter_partition, (2, 3)),
+        _api(67, allocate_producer_ids, (0, 0)),
     )
     return {api.key: api for api in apis}
 

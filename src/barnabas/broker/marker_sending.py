@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Task
 
-WRITE_TXN_MARKERS_VERSION: Final = 2
+#: Brokers of Kafka 3.9 know the first only, without the version of the transaction: they take a late marker in an epoch that goes on.
+WRITE_TXN_MARKERS_VERSIONS: Final = (1, 2)
 
 
 class MarkerSending:
@@ -43,7 +44,7 @@ class MarkerSending:
         """Send nothing yet."""
         self._node = node
         self._batches: PeerBatches[End] = PeerBatches(
-            node, WRITE_TXN_MARKERS_VERSION, _request, _answers
+            node, WRITE_TXN_MARKERS_VERSIONS, _request, _answers
         )
 
     def send(self, end: End, is_wanted: Callable[[], bool]) -> Task[Answers]:

@@ -3,6 +3,8 @@
 Job: a line of questions for each broker, and its connection. Must not know what is asked; never asks twice by itself. Questions of
 one key never go in the same request: the answer tells them apart by it.
 
+Where more than one version will do, a broker is asked first which it speaks: Apache Kafka's, in the same cluster, may know fewer.
+
 Invariants: every question is answered once, never before `ask` returns; one that nobody wants any more is not sent.
 """
 
@@ -14,12 +16,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from barnabas.broker.channel import Channel, Unreachable
+from barnabas.wire.messages.api_versions import ApiVersionsRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Hashable
 
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Done, Start
+    from barnabas.wire.messages.api_versions import ApiVersionsResponse
     from barnabas.wire.primitives import Message
 
 Content = TypeVar("Content")
@@ -42,10 +46,12 @@ class Question(Generic[Content]):
 class _Line(Generic[Content]):
     """Those who wait for one broker."""
 
-    __slots__ = ("channel", "is_asking", "waiting")
+    __slots__ = ("channel", "is_asking", "version", "waiting")
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, version: int | None) -> None:
         self.channel = channel
+        #: The version to ask with; None until the broker has said which it speaks.
+        self.version = version
         self.waiting: deque[tuple[Question[Content], Done]] = deque()
         self.is_asking = False
 
@@ -67,19 +73,20 @@ class _Line(Generic[Content]):
 class PeerBatches(Generic[Content]):
     """See the module.
 
-    `make` makes a request of questions, `read` gives the answer to each of them, in their order.
+    `make` makes a request of questions, `read` gives the answer to each of them, in their order. Of `versions`, both included, the
+    highest is taken that the broker speaks.
     """
 
     def __init__(
         self,
         node: Node,
-        version: int,
+        versions: tuple[int, int],
         make: Callable[[list[Content]], Message],
         read: Callable[[list[Content], Any], list[Any]],
     ) -> None:
         """Know no broker yet."""
         self._node = node
-        self._version = version
+        self._versions = versions
         self._make = make
         self._read = read
         self._lines: dict[int, _Line[Content]] = {}
@@ -96,7 +103,7 @@ class PeerBatches(Generic[Content]):
             return
         line = self._lines.get(broker_id)
         if line is None:
-            line = self._lines[broker_id] = _Line(self._open(broker_id))
+            line = self._lines[broker_id] = _Line(self._open(broker_id), self._only_version)
         line.waiting.append((question, done))
         self._go_on(line)
 
@@ -109,6 +116,11 @@ class PeerBatches(Generic[Content]):
         """Hang up on everybody; who asks from now on hears of it."""
         self._is_closed = True
         self.on_brokers(())
+
+    @property
+    def _only_version(self) -> int | None:
+        lowest, highest = self._versions
+        return highest if lowest == highest else None
 
     def _open(self, broker_id: int) -> Channel:
         node = self._node
@@ -124,10 +136,33 @@ class PeerBatches(Generic[Content]):
             for one in taken:
                 if one not in wanted:
                     self._refuse_later(one[1])
-            if wanted:
-                line.is_asking = True
-                request = self._make([question.content for question, _done in wanted])
-                line.channel.ask(request, self._version, partial(self._on_answer, line, wanted))
+            if not wanted:
+                continue
+            line.is_asking = True
+            request = self._make([question.content for question, _done in wanted])
+            if line.version is None:
+                told = partial(self._on_versions, line, request, wanted)
+                line.channel.ask(ApiVersionsRequest(), 0, told)
+            else:
+                answered = partial(self._on_answer, line, wanted)
+                line.channel.ask(request, line.version, answered)
+
+    def _on_versions(
+        self,
+        line: _Line[Content],
+        request: Message,
+        asked: list[tuple[Question[Content], Done]],
+        response: ApiVersionsResponse | None,
+        error: BaseException | None,
+    ) -> None:
+        """Ask what was to be asked, as the broker understands it; what none of our versions does is found out by asking."""
+        lowest, highest = self._versions
+        if response is None:
+            self._on_answer(line, asked, None, error)
+            return
+        spoken = [one.max_version for one in response.api_keys if one.api_key == request.API_KEY]
+        line.version = max(lowest, min([highest, *spoken]))
+        line.channel.ask(request, line.version, partial(self._on_answer, line, asked))
 
     def _on_answer(
         self,
@@ -142,6 +177,7 @@ class PeerBatches(Generic[Content]):
             for (_question, done), answer in zip(asked, answers, strict=True):
                 done(answer, None)
         else:
+            line.version = self._only_version  # another one may come back in its place
             for _question, done in asked:
                 done(None, error)
         self._go_on(line)

@@ -60,7 +60,7 @@ class ProducerIds:
             self._waiting.append(done)
             return
         self._waiting = [done]
-        drive(self._claim(), self._on_claimed)
+        drive(claim_block(self._node, self._node.broker_id), self._on_claimed)
 
     def _on_claimed(self, start: int | None, problem: BaseException | None) -> None:
         if start is not None:
@@ -69,22 +69,23 @@ class ProducerIds:
         for done in waiting:
             done(None, problem)
 
-    def _claim(self) -> Task[int]:
-        """Write down the next block; its first id."""
-        coordination = self._node.world.coordination
-        while True:
-            try:
-                found = yield partial(coordination.read, znodes.PRODUCER_IDS)
-                start, operation = znodes.next_producer_id_block(self._node.broker_id, found)
-                yield partial(coordination.commit, [operation])
-            except CoordinationError:
-                continue  # another broker was faster
-            except OutcomeUnknown:
-                continue  # ours or not: the next one is
-            except OSError as problem:
-                # As Kafka tells it while it has no block: clients ask again.
-                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(problem)) from None
-            return start
+
+def claim_block(node: Node, broker_id: int) -> Task[int]:
+    """Write down the next block for a broker; its first id. KafkaError if the store cannot be asked."""
+    coordination = node.world.coordination
+    while True:
+        try:
+            found = yield partial(coordination.read, znodes.PRODUCER_IDS)
+            start, operation = znodes.next_producer_id_block(broker_id, found)
+            yield partial(coordination.commit, [operation])
+        except CoordinationError:
+            continue  # another broker was faster
+        except OutcomeUnknown:
+            continue  # ours or not: the next one is
+        except OSError as problem:
+            # As Kafka tells it while it has no block: clients ask again.
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(problem)) from None
+        return start
 
 
 def _on_ready(_result: None, problem: BaseException | None) -> None:

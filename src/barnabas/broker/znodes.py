@@ -194,7 +194,8 @@ def next_producer_id_block(broker: int, found: ZNode | None) -> tuple[int, Opera
     """Take the block behind those that `found` tells of: its first id, and how to write it down if nobody else was faster."""
     if found is None:
         return 0, first_producer_id_block(broker, 0)
-    start = int(json.loads(found.data)["block_end"]) + 1
+    # Apache Kafka's brokers make the place when they start, and write nothing there.
+    start = int(json.loads(found.data)["block_end"]) + 1 if found.data else 0
     return start, SetData(PRODUCER_IDS, _producer_id_block(broker, start), found.version)
 
 

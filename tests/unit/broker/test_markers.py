@@ -87,9 +87,9 @@ def test_a_marker_of_a_coordinator_that_was_replaced_is_refused(kit):
     assert begin(kit, end_of(7, PLACE, coordinator_epoch=4)) == [[[(PLACE, fenced)]]]
 
 
-def test_another_broker_is_told_and_answers_the_same(kit):
+@pytest.mark.parametrize("version", marker_sending.WRITE_TXN_MARKERS_VERSIONS)
+def test_another_broker_is_told_and_answers_the_same(kit, version):
     ends = [end_of(7, PLACE, OTHER), end_of(8, NOWHERE, PLACE)]
-    version = marker_sending.WRITE_TXN_MARKERS_VERSION
     response = kit.ask(marker_sending._request(ends), version)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert marker_sending._answers(ends, response) == [
@@ -122,7 +122,7 @@ def test_another_brokers_coordinator_is_asked_for_many_transactions_at_once(kit)
         asked("other", other, PLACE, adds=False),
         asked("nobody", other, PLACE, adds=True),
     ]
-    version = admission.ADD_PARTITIONS_VERSION
+    version = admission.ADD_PARTITIONS_VERSIONS[1]
     response = kit.ask(admission._request(questions), version)
     assert admission._codes(questions, response) == [
         [0, 0],

@@ -9,6 +9,11 @@ from barnabas.broker.peer_batches import SIZE_MAX, PeerBatches, Question
 from barnabas.model.config.broker_config import BrokerConfig
 from barnabas.ports import World
 from barnabas.wire import frame
+from barnabas.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
 from barnabas.wire.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -16,6 +21,7 @@ from barnabas.wire.messages.describe_groups import (
 )
 
 VERSION = 5
+VERSIONS = (VERSION, VERSION)
 
 
 class Outside:
@@ -53,6 +59,8 @@ class Connection:
         self.events = events
         self.is_open = False
         self.requests = []
+        #: (API key, version) of all that was asked.
+        self.versions = []
 
     def open(self):
         if not self.is_open:
@@ -62,11 +70,25 @@ class Connection:
     def send(self, buffers):
         data = memoryview(b"".join(bytes(each) for each in buffers))[4:]
         head = frame.decode_request_header(data)
+        self.versions.append((head.api_key, head.api_version))
+        if head.api_key == ApiVersionsRequest.API_KEY:
+            self.requests.append((head.correlation_id, None))
+            return
         asked = DescribeGroupsRequest.decode(data, head.api_version, head.body_pos)
         self.requests.append((head.correlation_id, asked.groups))
 
     def close(self):
         self.is_open = True
+
+    def tell_versions(self, lowest, highest):
+        """Answer the question which versions of DescribeGroups there are."""
+        number, _ = self.requests.pop(0)
+        known = ApiVersion(
+            api_key=DescribeGroupsRequest.API_KEY, min_version=lowest, max_version=highest
+        )
+        body = ApiVersionsResponse(api_keys=[known]).encode(0)
+        header = frame.response_header(number, ApiVersionsRequest.API_KEY, 0)
+        self.events.on_frame(memoryview(header + b"".join(bytes(part) for part in body)))
 
     def answer(self):
         """Answer the oldest request: each group with its own name."""
@@ -82,8 +104,7 @@ def outside():
     return Outside()
 
 
-@pytest.fixture
-def batches(outside):
+def make_batches(outside, versions):
     node = SimpleNamespace(
         world=World(outside, None, outside, None, None, None, outside),
         broker_id=1,
@@ -92,10 +113,15 @@ def batches(outside):
     )
     return PeerBatches(
         node,
-        VERSION,
+        versions,
         lambda names: DescribeGroupsRequest(groups=names),
         lambda names, response: [one.group_state for one in response.groups[: len(names)]],
     )
+
+
+@pytest.fixture
+def batches(outside):
+    return make_batches(outside, VERSIONS)
 
 
 def ask(batches, broker_id, name, key=None, size=1, is_wanted=True):
@@ -184,3 +210,33 @@ def test_after_the_end_nobody_is_asked(outside, batches):
     outside.run_due()
     assert [type(each) for each in sent + late] == [Unreachable, Unreachable]
     assert len(outside.connections) == 1
+
+
+@pytest.mark.parametrize(("highest", "taken"), [(3, 3), (4, 4), (9, 5), (0, 3)])
+def test_a_broker_is_asked_first_which_version_it_speaks(outside, highest, taken):
+    batches = make_batches(outside, (3, 5))
+    ask(batches, 2, "a")
+    waiting = ask(batches, 2, "b")
+    outside.run_due()
+    [connection] = outside.connections
+    connection.tell_versions(0, highest)
+    assert groups(connection) == [["a"]]
+    connection.requests.pop(0)
+    assert connection.versions[1:] == [(DescribeGroupsRequest.API_KEY, taken)]
+    assert waiting == []
+
+
+def test_it_is_asked_again_after_its_connection_broke(outside):
+    batches = make_batches(outside, (3, 5))
+    first = ask(batches, 2, "a")
+    outside.run_due()
+    [connection] = outside.connections
+    connection.tell_versions(0, 4)
+    connection.events.on_closed("it has gone")
+    assert isinstance(first[0], Unreachable)
+    ask(batches, 2, "b")
+    for timer in list(outside.booked):
+        timer.deadline_ms = 0
+    outside.run_due()
+    outside.run_due()
+    assert outside.connections[-1].versions == [(ApiVersionsRequest.API_KEY, 0)]

@@ -97,6 +97,13 @@ def test_a_block_of_producer_ids_begins_behind_the_one_before_and_only_if_that_i
     assert json.loads(operation.data) == block
 
 
+def test_the_first_block_of_producer_ids_where_kafka_has_made_the_place_for_it():
+    start, operation = znodes.next_producer_id_block(1, ZNode(b"", 0))
+    assert start == 0
+    assert operation.version == 0
+    assert json.loads(operation.data)["block_end"] == "999"
+
+
 def test_a_raised_epoch_is_written():
     tree = apply(znodes.create_topic_operations(TOPIC))
     raised = Topic(
