@@ -132,7 +132,7 @@ class RangeReader:
         )
         # No waiting at the broker: all that is asked for should be there.
         return FetchRequest(
-            max_bytes=max(settings.fetch_max_bytes, settings.max_partition_fetch_bytes),
+            max_bytes=settings.fetch_max_bytes,
             isolation_level=int(self._is_committed),
             topics=[FetchTopic(topic=self.partition.topic, partitions=[wanted])],
         )

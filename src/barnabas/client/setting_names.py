@@ -106,7 +106,7 @@ WITHOUT_EFFECT: Final = frozenset(
         "security.providers",
         "session.timeout.ms",
         "socket.keepalive.enable",
-        "socket.nagle.disable",
+        "socket.connection.setup.timeout.max.ms socket.nagle.disable",
         "ssl.cipher.suites",
         "ssl.enabled.protocols",
         "ssl.keymanager.algorithm",

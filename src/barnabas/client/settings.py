@@ -144,9 +144,6 @@ class ClientSettings:
     api_timeout_ms: int = _setting("default.api.timeout.ms", 60_000, _integer(0))
     delivery_timeout_ms: int = _setting("delivery.timeout.ms", 120_000, _integer(0))
     connect_timeout_ms: int = _setting("socket.connection.setup.timeout.ms", 10_000, _integer(1))
-    connect_timeout_ms_max: int = _setting(
-        "socket.connection.setup.timeout.max.ms", 30_000, _integer(1)
-    )
     retry_backoff_ms: int = _setting("retry.backoff.ms", 100, _integer(1))
     retry_backoff_max_ms: int = _setting("retry.backoff.max.ms", 1_000, _integer(1))
     receive_buffer_bytes: int = _setting("receive.buffer.bytes", -1, _integer(-1))

@@ -223,6 +223,16 @@ def test_a_codec_may_make_a_large_row_fit():
     assert "max.request.size of the client is 5000" in poison[0].reason
 
 
+def test_a_large_batch_is_written_in_pieces(monkeypatch):
+    monkeypatch.setattr("barnabas.pipelines.columns.writing.PIECE_BYTES", 1000)
+    values = [b"%04d" % each * 10 for each in range(200)]
+    values[150] = b"x" * 20_000
+    session, poison = write(rows(value=values, key=[b"k"] * 200))
+    assert [each.row for each in poison] == [150]
+    ((records),) = session.records().values()
+    assert [each.value for each in records] == values[:150] + values[151:]
+
+
 def test_nothing_is_nothing():
     assert write(rows(value=pa.array([], pa.binary())))[1] == []
 

@@ -106,6 +106,11 @@ def test_a_sound_broker(serve):
     assert brokers(serve()) == [1]
 
 
+def test_memory_is_taken_as_bytes_come(serve, monkeypatch):
+    monkeypatch.setattr("barnabas.runtime.client_link.FIRST_BYTES", 8)
+    assert brokers(serve()) == [1]
+
+
 @pytest.mark.parametrize(
     "length",
     [0, 3, -1, 2**31 - 1, 600 * 1024],

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from barnabas.pipelines.columns.encoding import Content
     from barnabas.runtime.blocking_client import BlockingClient, ProducerSession
 
+#: Rows are encoded in pieces of this size: some copies of them are in memory at a time, and Arrow's arrays end at 2 GB.
+PIECE_BYTES: Final = 64 * 1024 * 1024
 _NOWHERE: Final = -1
 _NO_SUCH_PARTITION: Final = 2**31
 _NO_TOPIC: Final = "the row has no topic"
@@ -92,6 +94,14 @@ class RowWriter:
 
     def write(self, batch: Any) -> list[PoisonRow]:  # noqa: ANN401  # pyarrow is untyped
         """Queue and send the rows of an Arrow record batch; return those that cannot be written."""
+        if batch.nbytes > PIECE_BYTES and batch.num_rows > 1:
+            half = batch.num_rows // 2
+            poison = self.write(batch.slice(0, half))
+            rest = self.write(batch.slice(half))
+            return poison + [each._replace(row=each.row + half) for each in rest]
+        return self._write(batch)
+
+    def _write(self, batch: Any) -> list[PoisonRow]:  # noqa: ANN401
         columns = {name: batch.column(name) for name in batch.schema.names}
         count = batch.num_rows
         if not count:
