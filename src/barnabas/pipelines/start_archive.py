@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: Set to `off`: no archive is made; one that is there is used.
 SWITCH: Final = "BARNABAS_SPARK_ARCHIVE"
 #: With a stale or damaged archive the JVM goes on without it, and tells that on stdout, where a program's output is.
-_SILENT: Final = ("-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr")
+_SILENT: Final = "-Xlog:disable"
 _WHOLE_SINCE: Final = 25
 
 
@@ -48,12 +48,12 @@ class Archive:
         if not self.is_possible or not self.path.is_file():
             return []
         kind = "SharedArchiveFile" if self._has_base else "AOTCache"
-        return [f"-XX:{kind}={self.path}", *_SILENT]
+        return [f"-XX:{kind}={self.path}", _SILENT]
 
     def making_options(self, target: Path) -> list[str]:
         """Give the JVM's options for a run that writes the archive when it ends."""
         kind = "ArchiveClassesAtExit" if self._has_base else "AOTCacheOutput"
-        return [f"-XX:{kind}={target}", *_SILENT]
+        return [f"-XX:{kind}={target}", _SILENT]
 
 
 def _digest(java: Java) -> str:
