@@ -5,7 +5,7 @@ Kafka's authorizer log, a denial is told at INFO where something was asked for b
 only looked up to tell a client what it may do, at DEBUG, and so is what is allowed. Must not know: rules.
 
 Invariants: no value of a setting, no password, no record is ever told: a change names what was changed, not to what. JSON keeps
-an event on its line, whatever a client has put into a name.
+an event on its line, whatever a client has put into a name, and a line is short whatever its length.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ log = logging.getLogger("barnabas.audit")
 
 #: Characters of a client's id that are told.
 _CLIENT_ID_MAX: Final = 100
+#: Of what was asked for: longer than any name that is allowed, and a client cannot fill the disk with names.
+_RESOURCE_MAX: Final = 512
 
 
 def changed(call: Call, action: str, kind: str, name: str, /, **details: Any) -> None:  # noqa: ANN401
@@ -45,6 +47,8 @@ def _tell(level: int, event: str, call: Call, **what: Any) -> None:  # noqa: ANN
     if not log.isEnabledFor(level):
         return
     link = call.link
+    if len(what["resource"]) > _RESOURCE_MAX:
+        what["resource"] = f"{what['resource'][:_RESOURCE_MAX]}..."
     line = {
         "event": event,
         "principal": str(link.principal),

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Answers that are remembered, 200 bytes each; all go when there are more.
 ANSWERS_MAX: Final = 65_536
+#: Names that are longer are judged each time: a client may name anything, also what nobody has, and a name may have 32 KB.
+REMEMBERED_NAME_MAX: Final = 255
 _CODES: Final = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -72,9 +74,10 @@ class Gate:
         if decision is None:
             principal, host = str(link.principal), _plain(link.peer_host)
             decision = self._acls.decide(principal, host, operation, kind, name)
-            if len(answers) >= ANSWERS_MAX:
-                answers = self._answers = {}
-            answers[key] = decision
+            if len(name) <= REMEMBERED_NAME_MAX:
+                if len(answers) >= ANSWERS_MAX:
+                    answers = self._answers = {}
+                answers[key] = decision
         if not decision.is_allowed or audit.log.isEnabledFor(logging.DEBUG):
             _tell(call, operation, ResourcePattern(kind, name), decision, quietly=quietly)
         return decision.is_allowed

@@ -204,6 +204,19 @@ def test_answers_that_are_remembered_are_bounded(kit, monkeypatch):
     assert len(kit.node.gate._answers) <= 2
 
 
+def test_nobody_fills_the_memory_with_long_names(kit, caplog):
+    caplog.set_level(logging.INFO, "barnabas.audit")
+    eve, longest = kit.new_user("eve"), 30_000
+    names = [f"{number}-{'x' * longest}" for number in range(3)]
+    assert set(codes(eve.ask(produce(*names), 9)).values()) == {DENIED}
+    assert not [key for key in kit.node.gate._answers if len(key[-1]) > longest]
+    lines = audited(caplog, "denied")
+    assert [line["resource"][:17] for line in lines] == [
+        f"Topic:LITERAL:{number}-x" for number in range(3)
+    ]
+    assert max(len(line["resource"]) for line in lines) < 1000
+
+
 def test_open_without_rules():
     kit = AclKit(allow_everyone_if_no_acl_found="true")
     for name in ("t", "u"):
