@@ -7,7 +7,7 @@ from node_kit import NodeKit
 
 from barnabas.broker.coordinators import TOPIC
 from barnabas.broker.node import DECODED_AT_ONCE
-from barnabas.broker.pieces import PIECE, Pieces
+from barnabas.broker.pieces import PIECE, Pauses, Pieces
 from barnabas.wire.messages import (
     consumer_group_describe,
     create_topics,
@@ -329,15 +329,18 @@ def test_metadata_of_all_topics(kit):
 def test_metadata_does_not_tell_of_topics_that_go_meanwhile(kit):
     for name in ("x", "y", "z"):
         kit.create(name, partitions=PIECE)
-    gone = kit.node.topics.by_name["z"]
-    end_turn = kit.node.on_turn_end
+    topics = kit.node.topics
+    gone = topics.by_name["z"]
 
-    def drop():
-        if "z" in kit.node.topics.by_name:
-            kit.node.topics.drop(gone)
-        end_turn()
+    class Dropping(Pauses):
+        """Drops the topic in the first pause."""
 
-    kit.node.on_turn_end = drop
+        def add(self, done):
+            if "z" in topics.by_name:
+                topics.drop(gone)
+            super().add(done)
+
+    kit.node.pauses = Dropping(kit.node.world)
     answer = kit.ask(metadata.MetadataRequest(topics=None), 9)
     assert [one.name for one in answer.topics][-2:] == ["x", "y"]
 
