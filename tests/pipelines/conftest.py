@@ -1,8 +1,16 @@
 """One broker and one Spark for all tests of pipelines."""
 
+import contextlib
+
+import os
+
 import pytest
 
 from barnabas import Broker
+
+
+# An archive for quick starts is used if there is one; tests leave no process behind that makes it.
+os.environ["BARNABAS_SPARK_ARCHIVE"] = "off"
 
 
 @pytest.fixture(scope="session")
@@ -25,8 +33,8 @@ def topic(request):
 
 
 @pytest.fixture(scope="session")
-def spark():
-    """A Spark that nothing of barnabas is registered with."""
+def spark(tmp_path_factory):
+    """A Spark that nothing of barnabas is registered with, and that leaves its folders elsewhere."""
     pytest.importorskip("pyspark", reason="pyspark is not installed (extra spark)")
     from barnabas.pipelines import session
     from barnabas.pipelines.java import JavaMissing
@@ -37,7 +45,8 @@ def spark():
         "spark.task.maxFailures": "1",
     }
     try:
-        running = session("tests", master="local[2]", quick=True, config=config)
+        with contextlib.chdir(tmp_path_factory.mktemp("spark")):
+            running = session("tests", master="local[2]", quick=True, config=config)
     except JavaMissing as problem:
         pytest.skip(f"Spark has no Java: {problem}")
     yield running
