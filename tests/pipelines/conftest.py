@@ -1,13 +1,11 @@
 """One broker and one Spark for all tests of pipelines."""
 
 import contextlib
-
 import os
 
 import pytest
 
 from barnabas import Broker
-
 
 # An archive for quick starts is used if there is one; tests leave no process behind that makes it.
 os.environ["BARNABAS_SPARK_ARCHIVE"] = "off"
