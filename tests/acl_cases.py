@@ -149,9 +149,7 @@ def _commit(key: int, version: int, ids_since: int, **more: Any) -> Callable[[Id
             topic.topic_id = ids.topic_id
         else:
             topic.name = TOPIC
-        return _make(
-            key, group_id=GROUP, generation_id_or_member_epoch=-1, topics=[topic], **more
-        )
+        return _make(key, group_id=GROUP, generation_id_or_member_epoch=-1, topics=[topic], **more)
 
     return build
 
@@ -178,7 +176,9 @@ def _find(version: int, key_type: int, key: str) -> Callable[[Ids], Any]:
     return lambda _ids: _make(10, key_type=key_type, coordinator_keys=[key])
 
 
-def _named(key: int, struct: str, field_name: str = "topics", **fields: Any) -> Callable[[Ids], Any]:
+def _named(
+    key: int, struct: str, field_name: str = "topics", **fields: Any
+) -> Callable[[Ids], Any]:
     """One topic in a list, and what else such a request has."""
     inner = fields.pop("inner", {})
     return lambda _ids: _make(key, **{field_name: [_make(key, struct, **inner)]}, **fields)
