@@ -16,11 +16,13 @@ from fuzz_world import FuzzLink, FuzzNode, joined
 
 from barnabas.broker import dispatch
 from barnabas.broker.permissions import PERMISSIONS
+from barnabas.core.quota_table import REQUEST, Entity
 from barnabas.model.acl import Operation, Permission, ResourceType
 from barnabas.model.principal import Principal
 from barnabas.wire import frame
 from barnabas.wire.messages.create_acls import CreateAclsRequest
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.wire.messages.init_producer_id import InitProducerIdRequest
 from barnabas.wire.messages.offset_commit import (
@@ -232,3 +234,18 @@ def test_what_is_denied_looks_the_same_whether_it_is_there_or_not(shared, monkey
     monkeypatch.delitem(shared.node.topics.by_name, TOPIC)
     monkeypatch.delitem(shared.node.topics.by_id, topic.id)
     assert shared.ask("nobody", case.build(shared.ids), case.version) == there
+
+
+# Who only says to be a broker
+
+
+def test_who_poses_as_a_follower_is_billed_like_others(monkeypatch):
+    member = Member()
+    member.node.quotas.put(Entity("eve"), {REQUEST: 1})
+    spent = iter(range(0, 10**15, 10**9))
+    monkeypatch.setattr(member.node.world.clock, "monotonic_ns", lambda: next(spent), raising=False)
+    topics = [FetchTopic(topic=TOPIC, partitions=[FetchPartition(partition=0)])]
+    request = FetchRequest(replica_id=1, max_wait_ms=0, topics=topics)
+    answer = member.ask("eve", request, 12)
+    assert (answer.throttle_time_ms > 0, answer.responses) == (True, [])
+    assert member.ask("root", request, 12).throttle_time_ms == 0

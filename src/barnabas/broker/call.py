@@ -43,13 +43,14 @@ class Call:
         timeout_ms: int = self.request.timeout_ms
         return self.node.world.clock.monotonic_ms() + max(0, timeout_ms)
 
-    def take_permits(self, count: int, strict_since: int) -> None:
+    def take_permits(self, count: int, strict_since: int | None = None) -> None:
         """Take permits to change so many partitions, if its sender has a quota of them.
 
         KafkaError if there are none and its client, from this version on, knows what that means (KIP-599).
         """
         if self.bill is not None:
-            self.bill.take_permits(count, is_strict=self.version >= strict_since)
+            is_strict = strict_since is not None and self.version >= strict_since
+            self.bill.take_permits(count, is_strict=is_strict)
 
     def encode(self, response: Any) -> list[Any]:  # noqa: ANN401
         """Encode a response of this call's API and version, framed."""

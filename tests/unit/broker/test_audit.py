@@ -31,6 +31,7 @@ from barnabas.wire.messages.incremental_alter_configs import (
     AlterConfigsResource as IncrementalResource,
 )
 from barnabas.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 SECRET = "12345678901"
 
@@ -66,6 +67,13 @@ def test_the_life_of_a_topic(kit, caplog):
         ("delete-records", "Partition:t-0"),
         ("delete", "Topic:t"),
     ]
+
+
+def test_topics_that_are_made_by_asking_for_them(kit, caplog):
+    topics = [MetadataRequestTopic(name="t")]
+    for _ in range(2):
+        kit.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 9)
+    assert told(caplog) == [("create", "Topic:t")]
 
 
 def test_settings_are_named_and_not_told(kit, caplog):

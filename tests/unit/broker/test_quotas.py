@@ -19,7 +19,7 @@ from barnabas.wire.messages.create_partitions import (
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.wire.messages.metadata import MetadataRequest
+from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 VALUE = bytes(10_000)
@@ -270,6 +270,26 @@ def test_partitions_and_deletions_take_permits_too(kit):
     assert answer.responses[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert answer.throttle_time_ms > 0
     assert "b" in kit.node.topics.by_name
+
+
+def test_topics_made_by_asking_for_them_take_permits_too(kit):
+    limit(kit, None, "busy", controller_mutation_rate=1)
+    client = Named(kit, "busy")
+
+    def ask(*names):
+        topics = [MetadataRequestTopic(name=name) for name in names]
+        return client.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=True), 9)
+
+    assert ask(*[f"new-{number}" for number in range(11)]).throttle_time_ms == 0
+    assert ask("new-0", "new-1").throttle_time_ms == 0  # they are there
+    answer = ask("one", "more")
+    assert [topic.error_code for topic in answer.topics] == [0, 0]
+    assert answer.throttle_time_ms > 0
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name="last", num_partitions=1, replication_factor=1)], timeout_ms=1
+    )
+    (refused,) = Named(kit, "busy").ask(request, 7).topics
+    assert refused.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 def test_checking_only_takes_no_permits(kit):

@@ -61,9 +61,10 @@ def handle(call: Call, taken: Partitions | None = None) -> Any:  # noqa: ANN401
     if broker_id >= 0:
         if call.node.is_lone:
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "this node has no followers")
-        call.bill = None  # replication has its own throttle
         # One of them is made, not both: each moves the session on.
         allowed = call.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+        if allowed:
+            call.bill = None  # replication has its own throttle
         fetch: _Fetch = _FollowerFetch(call, broker_id) if allowed else _DeniedFetch(call)
     else:
         if call.bill is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.broker import topic_creation
+from barnabas.broker import audit, topic_creation
 from barnabas.broker.authorized import NOT_ASKED, cluster_operations, operations
 from barnabas.broker.pieces import Pieces
 from barnabas.model.acl import CLUSTER_NAME, Operation, ResourceType
@@ -21,7 +21,6 @@ from barnabas.wire.messages.metadata import (
 
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
-    from barnabas.broker.node import Node
     from barnabas.broker.pieces import Response
     from barnabas.broker.tasks import Task
     from barnabas.model.cluster import Topic
@@ -116,7 +115,7 @@ def _answer(call: Call, wanted: MetadataRequestTopic) -> Task[MetadataResponseTo
         elif topic is None and _is_auto_created(call):
             if not _may_create(call, wanted.name):
                 return _failed(wanted.name, wanted.topic_id, denied)
-            topic, code = yield from _auto_create(node, wanted.name)
+            topic, code = yield from _auto_create(call, wanted.name)
     if topic is None:
         told = _topic_operations(call, wanted.name or "")
         return _failed(wanted.name, wanted.topic_id, code, told)
@@ -140,12 +139,18 @@ def _is_auto_created(call: Call) -> bool:
     return bool(asked) and call.node.config.get_bool("auto.create.topics.enable")
 
 
-def _auto_create(node: Node, name: str) -> Task[tuple[Topic | None, ErrorCode]]:
+def _auto_create(call: Call, name: str) -> Task[tuple[Topic | None, ErrorCode]]:
+    node = call.node
     try:
         yield from topic_creation.create_automatically(node, name, -1, -1)
     except KafkaError as refusal:
         if refusal.code != ErrorCode.TOPIC_ALREADY_EXISTS:
             return None, refusal.code
+    else:
+        # It takes permits like any other creation, and is never refused: clients do not know that by this request.
+        count = node.config.get_int("num.partitions")
+        call.take_permits(count)
+        audit.changed(call, "create", "Topic", name, partitions=count)
     # Another client may be creating the same topic right now: then its leader is not there yet.
     return node.topics.by_name.get(name), ErrorCode.LEADER_NOT_AVAILABLE
 
