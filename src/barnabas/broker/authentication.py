@@ -180,6 +180,9 @@ class Authenticator:
         except LoginRefused as refusal:
             log.warning("login refused: %s", refusal, extra={"peer": self._link.peer_host})
             raise
+        except Exception as problem:  # (an edge: whoever is not known yet must not harm others, nor try again on this connection)
+            log.exception("a login failed", extra={"peer": self._link.peer_host})
+            raise LoginRefused("Authentication failed due to a problem of the broker") from problem
 
     @property
     def refusal_delay_ms(self) -> int:

@@ -138,6 +138,20 @@ def test_bare_tokens_of_old_clients(kit):
     kit.run(lambda: bad.is_closed)
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_login_that_breaks_is_refused_and_harms_nobody(kit, version, caplog):
+    kit.node.users._credentials["carol"] = {"SCRAM-SHA-256": object()}  # whatever breaks
+    token = ScramClient("SCRAM-SHA-256", "carol", "hush", "nonce").next_token(None)
+    handshake(kit.client, "SCRAM-SHA-256", version)
+    if version:
+        assert authenticate(kit.client, token).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    else:
+        kit.client.connection.send(token)
+    kit.run(lambda: kit.client.is_closed)
+    assert "a login failed" in caplog.text
+    log_in(kit.new_client())
+
+
 def test_logins_again_need_a_limit(kit):
     log_in(kit.client)
     assert handshake(kit.client).error_code == ErrorCode.ILLEGAL_SASL_STATE

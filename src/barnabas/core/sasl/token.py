@@ -113,7 +113,8 @@ class TokenCheck:
                 algorithms=list(key.algorithms),
                 options=options,  # type: ignore[arg-type]
             )
-        except (jwt.PyJWTError, ValueError, TypeError):
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+            # Of lists in lists, without end, older releases of pyjwt let the last one out.
             raise TokenRefused("its signature does not fit") from None
         return claims
 

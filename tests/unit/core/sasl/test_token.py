@@ -65,6 +65,14 @@ def test_expired_within_the_skew_of_clocks() -> None:
     assert check(token(exp=NOW_S - 10)).name == "alice"
 
 
+def nested() -> str:
+    """Lists in lists, deeper than a reader goes."""
+    import base64
+
+    deep = b'{"alg":"RS256","kid":' + b"[" * 20_000 + b"]" * 20_000 + b"}"
+    return base64.urlsafe_b64encode(deep).rstrip(b"=").decode() + ".e30.AAAA"
+
+
 def forged_hmac() -> str:
     """Sign with the public key as if it were a shared secret, which the library would not do for us."""
     import base64
@@ -98,6 +106,7 @@ def forged_hmac() -> str:
         (lambda: token(sub=None), "sub"),
         (lambda: token()[:-4] + "AAAA", "signature"),
         (lambda: "a.b.c", "signature"),
+        (nested, "signature"),
         (lambda: "x" * 100_000, "too long"),
     ],
 )
