@@ -84,6 +84,7 @@ class Server:
         self._tls: dict[str, TlsListener] = {}
         #: Connections that have yet to prove themselves, by a handshake or a login, and until when; oldest first.
         self._unproven: dict[Connection, int] = {}
+        self._looks_at_unproven = False
         loop.at_turn_end(self._on_turn_end)
         self._book_idle_check()
 
@@ -224,15 +225,21 @@ class Server:
 
     def _give_time(self, connection: Connection) -> None:
         """Have a client prove itself within a while: who sends a byte now and then would keep its place for ever."""
-        if not self._unproven:
-            self.loop.call_at(self.loop.clock.monotonic_ms() + PROOF_MS_MAX, self._close_unproven)
-        self._unproven[connection] = self.loop.clock.monotonic_ms() + PROOF_MS_MAX
+        deadline_ms = self._unproven[connection] = self.loop.clock.monotonic_ms() + PROOF_MS_MAX
+        self._look_at_unproven(deadline_ms)
+
+    def _look_at_unproven(self, at_ms: int) -> None:
+        """Book the next look; there is one at most, however many come and go."""
+        if not self._looks_at_unproven:
+            self._looks_at_unproven = True
+            self.loop.call_at(at_ms, self._close_unproven)
 
     def _close_unproven(self) -> None:
+        self._looks_at_unproven = False
         now_ms = self.loop.clock.monotonic_ms()
         for connection, deadline_ms in list(self._unproven.items()):
             if deadline_ms > now_ms:
-                self.loop.call_at(deadline_ms, self._close_unproven)
+                self._look_at_unproven(deadline_ms)
                 return
             del self._unproven[connection]
             if not connection.is_proven:

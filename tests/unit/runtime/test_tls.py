@@ -298,6 +298,17 @@ def test_a_handshake_without_end_is_closed(files, monkeypatch):
         assert ask_versions(good), "who is done stays"
 
 
+def test_connections_that_come_and_go_leave_nothing_behind(files):
+    with barnabas.Broker(settings=settings(files)) as broker:
+        server = broker._broker.server
+        before = len(server.loop._timers)
+        for _ in range(50):
+            with raw(broker) as sock:
+                sock.sendall(b"garbage")
+                assert is_closed(sock)
+        assert len(server.loop._timers) - before < 10
+
+
 def test_bytes_that_come_one_by_one(files):
     """A whole conversation through a socket that carries little at a time."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
