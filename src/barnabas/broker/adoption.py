@@ -14,7 +14,9 @@ New leader epochs are above all that were: records and readers of before would n
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.broker import kafka_metadata, znodes
@@ -25,11 +27,12 @@ from barnabas.model.config.group_config import alter_group
 from barnabas.model.errors import KafkaError
 from barnabas.model.ids import TopicId, TopicPartition
 from barnabas.storage import epoch_file, partition_metadata, producer_snapshot
-from barnabas.storage.directory import METADATA_TOPIC, parse_folder
-from barnabas.storage.names import LEADER_EPOCHS, SNAPSHOT, offset_of
+from barnabas.storage.directory import CLEAN_SHUTDOWN_FILE, METADATA_TOPIC, parse_folder
+from barnabas.storage.names import LEADER_EPOCHS, LOG, SNAPSHOT, file_name, offset_of, segment_bases
+from barnabas.storage.walk import LogWalk, Whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from barnabas.broker.kafka_metadata import KafkaTopic
     from barnabas.model.config.broker_config import BrokerConfig
@@ -48,7 +51,7 @@ class Folder:
     key: TopicPartition
     topic_id: TopicId | None
     leader_epoch: int
-    #: The largest id of a producer in its snapshots.
+    #: The largest id of a producer in its snapshots; after a crash also in the log behind them.
     producer_id: int
 
 
@@ -92,27 +95,56 @@ def find_folders(disk: Disk, paths: Sequence[str]) -> list[Folder]:
             names = disk.list(path)
         except OSError:
             continue  # not there yet, or its disk has failed: opening it will tell
+        was_clean = CLEAN_SHUTDOWN_FILE in names
         for name in names:
             key = parse_folder(name)
             if key is not None and key.topic != METADATA_TOPIC and disk.is_dir(f"{path}/{name}"):
-                folders.append(_read_folder(disk, f"{path}/{name}", key))
+                folders.append(_read_folder(disk, f"{path}/{name}", key, was_clean=was_clean))
     return folders
 
 
-def _read_folder(disk: Disk, path: str, key: TopicPartition) -> Folder:
+def _read_folder(disk: Disk, path: str, key: TopicPartition, *, was_clean: bool) -> Folder:
     epochs = _read(disk, f"{path}/{LEADER_EPOCHS}", epoch_file.decode) or []
-    snapshots = [
-        _read(disk, f"{path}/{name}", producer_snapshot.decode) or []
+    snapshots = {
+        offset: _read(disk, f"{path}/{name}", producer_snapshot.decode) or []
         for name in disk.list(path)
-        if offset_of(name, SNAPSHOT) is not None
-    ]
+        if (offset := offset_of(name, SNAPSHOT)) is not None
+    }
+    producers = [one.producer_id for entries in snapshots.values() for one in entries]
+    if not was_clean:
+        producers.append(_largest_producer(disk, path, max(snapshots, default=0)))
     return Folder(
         path,
         key,
         _read(disk, f"{path}/{partition_metadata.FILE_NAME}", partition_metadata.decode),
         max((entry.epoch for entry in epochs), default=-1),
-        max((one.producer_id for entries in snapshots for one in entries), default=_NO_PRODUCER),
+        max(producers, default=_NO_PRODUCER),
     )
+
+
+def _largest_producer(disk: Disk, path: str, from_offset: int) -> int:
+    """Find the largest id of a producer from an offset on: an id given twice would have new records taken for old ones."""
+    bases = segment_bases(disk.list(path))
+    return max(
+        (
+            producer_id
+            for base, following in zip_longest(bases, bases[1:])
+            if following is None or following > from_offset
+            for producer_id in _producers(disk, f"{path}/{file_name(base, LOG)}", from_offset)
+        ),
+        default=_NO_PRODUCER,
+    )
+
+
+def _producers(disk: Disk, path: str, from_offset: int) -> Iterator[int]:
+    """Yield whose batches are in a log file; of one that cannot be read to its end, which opening the log will tell, the first."""
+    try:
+        with closing(disk.open(path)) as file:
+            for piece in LogWalk(file, deep=False).pieces():
+                if isinstance(piece, Whole) and piece.header.last_offset >= from_offset:
+                    yield piece.header.producer_id
+    except OSError:
+        return
 
 
 def _read(disk: Disk, path: str, decode: Callable[[bytes], T]) -> T | None:

@@ -13,6 +13,8 @@ from barnabas.model.ids import TopicId
 from barnabas.ports import ZNode
 from barnabas.sim.disk import SimDisk
 from barnabas.storage import epoch_file, partition_metadata, producer_snapshot
+from barnabas.storage.directory import CLEAN_SHUTDOWN_FILE
+from barnabas.wire.batch import Producer, Record, build
 from barnabas.wire.messages.metadata_records.client_quota_record import ClientQuotaRecord
 from barnabas.wire.messages.metadata_records.producer_ids_record import ProducerIdsRecord
 from barnabas.wire.messages.metadata_records.remove_topic_record import RemoveTopicRecord
@@ -163,6 +165,20 @@ def test_producer_ids_go_on_behind_those_in_use(disk):
     assert adoption.next_producer_id == 7000
     start, _ = znodes.next_producer_id_block(1, applied(adoption)[znodes.PRODUCER_IDS])
     assert start == 7000
+
+
+def test_producers_since_the_last_snapshot_count_after_a_crash(disk):
+    folder(disk, "a-0", producer=7)  # at offset 3
+    producers = {1: 9001, 3: 4001, 5: -1}
+    batches = [
+        build([Record(offset, 5, None, b"v")], producer=Producer(producer, 0, 0))
+        for offset, producer in producers.items()
+    ]
+    file = disk.open(f"{ROOT}/a-0/{0:020d}.log", create=True)
+    file.write(0, (*batches, b"torn"))
+    assert plan(disk).next_producer_id == 5000
+    disk.write_file_atomically(f"{ROOT}/{CLEAN_SHUTDOWN_FILE}", b"")
+    assert plan(disk).next_producer_id == 1000  # a clean stop leaves nothing behind its snapshot
 
 
 def applied(adoption):
