@@ -8,7 +8,12 @@ import sys
 import uuid
 
 import pytest
+from compat.test_up import Running
+from compat.wire_client import WireClient
 from process_kit import started
+
+from barnabas.wire.batch import Producer, Record, build
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 TIMEOUT_S = 60
 
@@ -363,3 +368,22 @@ def test_options_may_stand_before_the_noun_and_profiles_name_brokers(
     assert topic in tool("--profile", "here", "-o", "json", "topic", "list").text
     assert topic in tool("--bootstrap", bootstrap, "topic", "list", topic).text
     assert "barnabas up" in tool("topic", "list", code=1).said
+
+
+def test_a_producer_that_cannot_go_on_is_told_in_one_sentence(tmp_path):
+    """Another one has written with its id, which the first producer of a new broker gets."""
+    with Running("--data-dir", tmp_path / "data", "--listen", "127.0.0.1:0") as running:
+        tool = Tool(running.ready[0], tmp_path)
+        tool("topic", "create", "t")
+        records = [Record(number, 5, None, b"v") for number in range(3)]
+        batch = PartitionProduceData(
+            index=0, records=bytes(build(records, producer=Producer(0, 0, 0)))
+        )
+        topic_data = [TopicProduceData(name="t", partition_data=[batch])]
+        client = WireClient(running.ready[0])
+        answer = client.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topic_data), 11)
+        client.close()
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        said = tool("produce", "t", stdin="one\ntwo\n", code=1).said
+        assert "error: line 1: " in said
+        assert "0 records (0 bytes) to t, 2 failed" in said

@@ -297,7 +297,7 @@ class Sender:
         self._since_poll += 1
         if self._since_poll >= POLL_EVERY_RECORDS:
             self._since_poll = 0
-            self.producer.poll(0)
+            self._poll(0)
         arguments = self._arguments(line, draft)
         while True:
             try:
@@ -348,8 +348,17 @@ class Sender:
             self._wait()
 
     def _wait(self) -> None:
-        self.producer.poll(0.1)
+        self._poll(0.1)
         self.connection.note_if_down()
+
+    def _poll(self, timeout_s: float) -> None:
+        """Let librdkafka tell what became of records. What it raises ends the producer: the records not sent then fail, one by one."""
+        from confluent_kafka import KafkaException
+
+        try:
+            self.producer.poll(timeout_s)
+        except KafkaException:
+            self.fatal = True
 
 
 def _send_all(
