@@ -1,7 +1,7 @@
 """What a fetch request names, as the partitions of a session.
 
-Job: add them to those that are known, or change them there. Very many are taken in pieces first, and added all at once. Must not
-know sessions, or what is found of a partition.
+Job: add them to those that are known, or change them there; tell whether so many may be remembered. Very many are taken in pieces first,
+and added all at once. Must not know how sessions are kept, or what is found of a partition.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.pieces import PIECE
 from barnabas.core.fetch_session import Wanted
+from barnabas.model.ids import TOPIC_NAME_LENGTH_MAX
 from barnabas.wire.messages.fetch import FetchTopic
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 TOPIC_IDS_SINCE: Final = 13
 NO_EPOCH: Final = -1
+#: Partitions that a session may have besides those that are hosted here: a client's idea of them may be old.
+STRAY_MAX: Final = 250
 
 #: By id or name of the topic, and index.
 Partitions = dict["Hashable", Wanted]
@@ -73,3 +76,14 @@ def add(taken: Partitions, partitions: Partitions) -> Partitions:
                 new.fetch_offset, new.max_bytes, new.current_leader_epoch, new.last_fetched_epoch
             )
     return partitions
+
+
+def may_be_kept(call: Call, partitions: Partitions, known: int) -> bool:
+    """Tell whether a session may keep these, of which so many it had before.
+
+    A client may name anything, also what nobody has or it may not read; to remember that takes twenty times the memory of the request.
+    """
+    if any(len(topic.topic) > TOPIC_NAME_LENGTH_MAX for topic in call.request.topics):
+        return False
+    count = len(partitions)
+    return count <= max(known, STRAY_MAX) or count <= STRAY_MAX + len(call.node.replicas)

@@ -4,6 +4,7 @@ import pytest
 from node_kit import NodeKit
 from stretch_kit import Stretches
 
+from barnabas.broker import fetch_wanted
 from barnabas.broker.pieces import PIECE
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages import add_partitions_to_txn as add
@@ -207,6 +208,12 @@ def test_many_partitions_are_fetched(kit):
     assert kit.stretches.longest < FETCH_CALLS_MAX
 
 
+@pytest.fixture
+def _sessions_of_any_size(monkeypatch):
+    monkeypatch.setattr(fetch_wanted, "STRAY_MAX", COUNT)
+
+
+@pytest.mark.usefixtures("_sessions_of_any_size")
 def test_a_small_request_about_many_partitions_of_a_session(kit):
     first = kit.ask(fetch_request(session_epoch=0), 12)
     assert first.session_id
@@ -229,6 +236,7 @@ def test_a_small_request_about_many_partitions_of_a_session(kit):
     assert kit.stretches.longest < FETCH_CALLS_MAX
 
 
+@pytest.mark.usefixtures("_sessions_of_any_size")
 def test_many_partitions_are_added_to_a_session_that_remembers_what_it_told(kit):
     one = fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     topics = [fetch.FetchTopic(topic="t", partitions=[one])]

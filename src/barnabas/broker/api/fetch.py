@@ -236,7 +236,10 @@ class _Fetch:
             return list(self._take_wanted({}).values())
         if request.session_epoch == INITIAL_EPOCH:
             wanted = self._take_wanted({})
-            self._session = sessions.open(request.session_id, now_ms) if wanted else None
+            if wanted and fetch_wanted.may_be_kept(self.call, wanted, 0):
+                self._session = sessions.open(request.session_id, now_ms)
+            else:
+                sessions.close(request.session_id)
             if self._session is not None:
                 self._session.partitions = wanted
             return list(wanted.values())
@@ -244,9 +247,13 @@ class _Fetch:
         if isinstance(session, ErrorCode):
             raise KafkaError(session, "")
         self._session, self._incremental = session, True
+        known = len(session.partitions)
         self._take_wanted(session.partitions)
         self._forget(session)
-        if not session.partitions:  # as in Kafka, a session without partitions ends by itself
+        # As in Kafka a session without partitions ends by itself; so does one that wants too many.
+        if not session.partitions or not fetch_wanted.may_be_kept(
+            self.call, session.partitions, known
+        ):
             sessions.close(session.id)
             self._session, self._incremental = None, False
         return list(session.partitions.values())

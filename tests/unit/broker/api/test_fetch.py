@@ -5,6 +5,7 @@ from contextlib import contextmanager
 import pytest
 from node_kit import DATA, NodeKit
 
+from barnabas.broker import fetch_wanted
 from barnabas.broker.api import fetch
 from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode
@@ -252,6 +253,34 @@ def test_a_session_that_is_ended_is_forgotten(kit):
     first = kit.ask(request({0: 0}, session_epoch=0), 12)
     kit.ask(request({0: 0}, session_id=first.session_id, session_epoch=-1), 12)
     assert len(kit.node.fetch_sessions) == 0
+
+
+def test_nobody_has_a_session_remember_what_is_not_here(kit):
+    many = dict.fromkeys(range(fetch_wanted.STRAY_MAX + len(kit.node.replicas) + 1), 0)
+    for asked in (
+        request(many, session_epoch=0),
+        request({0: 0}, topic="x" * 250, session_epoch=0),
+    ):
+        answer = kit.ask(asked, 12)
+        assert len(partitions(answer)) == len(asked.topics[0].partitions)
+        assert (answer.session_id, len(kit.node.fetch_sessions)) == (0, 0)
+    first = kit.ask(request({0: 0}, session_epoch=0), 12)
+    grown = kit.ask(request(many, session_id=first.session_id, session_epoch=1), 12)
+    assert len(partitions(grown)) == len(many)
+    assert (grown.session_id, len(kit.node.fetch_sessions)) == (0, 0)
+
+
+def test_a_session_may_have_all_that_is_here(kit):
+    count = fetch_wanted.STRAY_MAX + 50
+    kit.create("wide", partitions=count)
+    every = dict.fromkeys(range(count), 0)
+    first = kit.ask(request(every, topic="wide", session_epoch=0), 12)
+    assert first.session_id > 0
+    session = {"session_id": first.session_id}
+    kit.produce("wide", count - 1)
+    news = kit.ask(request({0: 0}, topic="wide", session_epoch=1, **session), 12)
+    assert list(partitions(news)) == [count - 1]
+    assert news.session_id == first.session_id
 
 
 def test_an_old_leader_epoch_is_fenced_and_a_newer_one_unknown(kit):
