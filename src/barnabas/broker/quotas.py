@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Clients, and shares of quotas, that are remembered; when there are more, half of them go, those that came first.
 REMEMBERED_MAX: Final = 10_000
+#: Characters of a client id that tell clients apart: it is remembered, and may have 32 KB.
+CLIENT_ID_MAX: Final = 1_000
 #: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, WriteTxnMarkers: brokers among themselves. SaslHandshake,
 #: SaslAuthenticate: it is not known yet who that is.
 _FREE: Final = frozenset((4, 5, 6, 7, 17, 27, 36))
@@ -133,7 +135,8 @@ class Quotas:
         """Open a bill for a request, if its sender has a quota."""
         if call.api_key in _FREE:
             return
-        shares = self._shares_of(call.link.principal.name, call.client_id or "")
+        client_id = (call.client_id or "")[:CLIENT_ID_MAX]
+        shares = self._shares_of(call.link.principal.name, client_id)
         if shares is not None:
             size_bytes = len(call.frame) if call.api_key == _PRODUCE else 0
             call.bill = Bill(self, shares, self._node.world.clock, size_bytes)

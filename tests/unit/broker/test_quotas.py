@@ -309,6 +309,15 @@ def test_what_is_remembered_of_clients_is_bounded(kit, monkeypatch):
     assert 0 < len(list(kit.node.quotas.counted())) <= 5
 
 
+def test_long_client_ids_are_remembered_in_part(kit):
+    limit(kit, None, DEFAULT, producer_byte_rate=1000)
+    Named(kit, f"a{'x' * 30_000}").produce(b"")
+    Named(kit, f"b{'x' * 30_000}").produce(b"")
+    found = [client_id for _, _, client_id, _ in kit.node.quotas.counted()]
+    assert [client_id[0] for client_id in found] == ["a", "b"]
+    assert max(map(len, found)) <= quotas.CLIENT_ID_MAX
+
+
 def test_those_who_share_a_quota_share_it_also_after_much_was_forgotten(kit, monkeypatch):
     monkeypatch.setattr(quotas, "REMEMBERED_MAX", 4)
     limit(kit, "alice", producer_byte_rate=1000)
