@@ -53,6 +53,10 @@ class RunningCluster:
         (found,) = [i for i, words in self.children().items() if f"node.id={broker_id}" in words]
         return found
 
+    def zookeeper_pid(self):
+        (found,) = [i for i, words in self.children().items() if words[-2].endswith("zoo.cfg")]
+        return found
+
     def stop(self, number=signal.SIGTERM):
         children = list(self.children())
         self.process.send_signal(number)
@@ -90,6 +94,31 @@ def test_a_cluster_runs_survives_a_broker_and_comes_back_with_its_data(tmp_path)
     with RunningCluster(folder) as cluster:
         assert "t" in cluster.admin.list_topics(timeout=30).topics
         cluster.stop()
+
+
+@pytest.mark.java
+def test_the_end_of_zookeeper_is_told_and_what_starts_it_again(tmp_path):
+    with RunningCluster(tmp_path / "c", "--brokers", 1) as cluster:
+        cluster.admin.create_topics([NewTopic("t")])["t"].result(60)
+        subprocess.run(["kill", "-9", str(cluster.zookeeper_pid())], check=True)
+        again = "to start it again: barnabas zookeeper up --data-dir "
+        wait_until(lambda: again in cluster.said.read_text(), "it is told")
+        words = cluster.said.read_text().partition(again)[2].split()
+        assert words[0] == str(tmp_path / "c" / "zookeeper")
+        zookeeper = [
+            sys.executable,
+            "-m",
+            "barnabas.cli.main",
+            "zookeeper",
+            "up",
+            "--data-dir",
+            *words,
+        ]
+        with subprocess.Popen(zookeeper, stdout=subprocess.PIPE, text=True) as process:
+            assert ready_line(process).startswith("ready ")
+            cluster.admin.create_topics([NewTopic("u")])["u"].result(60)
+            cluster.stop()
+            process.terminate()
 
 
 @pytest.mark.java

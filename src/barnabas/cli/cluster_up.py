@@ -16,7 +16,10 @@ from barnabas.cli.connection import setting
 from barnabas.cli.failure import Failure
 
 if TYPE_CHECKING:
-    from barnabas.runtime.local_cluster import BrokerProcess, LocalCluster
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from barnabas.runtime.local_cluster import LocalCluster
 
 DEFAULT_DATA_DIR = "cluster-data"
 BROKERS_MAX = 20
@@ -86,21 +89,28 @@ def _advice(problem: str) -> str | None:
 
 
 def _serve(cluster: LocalCluster, stopping: threading.Event) -> None:
-    """Wait for a signal. A broker that ends is told, and not started again: its end may be what is being tried."""
+    """Wait for a signal. Who ends is told, and not started again: the end may be what is being tried."""
     running = list(cluster.brokers)
+    is_zookeeper_told = False
     while not stopping.wait(_LOOK_S):
         for broker in running:
             if (code := broker.ended()) is not None:
-                _tell(broker, code, cluster)
+                name = f"broker {broker.broker_id} at {broker.address}"
+                _tell(name, code, broker.log_path, broker.command(cluster.settings))
         running = [broker for broker in running if broker.ended() is None]
         if not running:
             raise Failure("no broker is left")
+        code = cluster.zookeeper_ended()
+        if code is not None and not is_zookeeper_told:
+            (server,) = cluster.zookeeper.servers
+            name = f"ZooKeeper at {server.address}"
+            _tell(name, code, server.log_path, cluster.zookeeper_command())
+            is_zookeeper_told = True
 
 
-def _tell(broker: BrokerProcess, code: int, cluster: LocalCluster) -> None:
-    again = shlex.join(["barnabas", *broker.command(cluster.settings)])
+def _tell(name: str, code: int, log_path: Path, words: Sequence[str]) -> None:
     click.echo(
-        f"broker {broker.broker_id} at {broker.address} ended with {code}: see {broker.log_path}\n"
-        f"  to start it again: {again}",
+        f"{name} ended with {code}: see {log_path}\n"
+        f"  to start it again: {shlex.join(['barnabas', *words])}",
         err=True,
     )

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from barnabas.client.errors import Unreachable
 from barnabas.client.settings import ClientSettings
 from barnabas.runtime.blocking_client import BlockingClient
 from barnabas.runtime.zookeeper_server import CannotStart, end_with_parent, make_ensemble
@@ -104,7 +105,7 @@ class BrokerProcess:
         """Return when it knows of so many brokers: before, topics may find too few for their replicas."""
         settings = ClientSettings.parse({"bootstrap.servers": self.address})
         with BlockingClient(settings) as client:
-            while len(client.metadata([]).brokers) < count:
+            while _brokers_known(client) < count:
                 if time.monotonic() > deadline_s:
                     raise CannotStart(
                         f"broker {self.broker_id} does not hear of the others: see {self.log_path}"
@@ -134,6 +135,14 @@ class BrokerProcess:
         return (lines[-1] if lines else "it said nothing") + f" (see {self.log_path})"
 
 
+def _brokers_known(client: BlockingClient) -> int:
+    """Return of how many brokers one knows; before it has heard from a controller it ends the connection instead of telling."""
+    try:
+        return len(client.metadata([]).brokers)
+    except Unreachable:
+        return 0
+
+
 class LocalCluster:
     """ZooKeeper and brokers 1 to `count`."""
 
@@ -143,6 +152,7 @@ class LocalCluster:
     ) -> None:  # fmt: skip
         """`ports`: of the first broker, whose followers take the next ones, and of ZooKeeper; 0 takes free ones."""
         home = Path(folder).absolute()
+        self._jars = jars
         first, zookeeper = ports
         self.zookeeper = make_ensemble(str(home / "zookeeper"), ("127.0.0.1", zookeeper), jars=jars)
         self.settings = {
@@ -169,6 +179,18 @@ class LocalCluster:
         except BaseException:
             self.stop()
             raise
+
+    def zookeeper_ended(self) -> int | None:
+        """Return ZooKeeper's exit code; None while it runs."""
+        (server,) = self.zookeeper.servers
+        assert server.process is not None
+        return server.process.poll()
+
+    def zookeeper_command(self) -> list[str]:
+        """Return the words that start ZooKeeper with what it has."""
+        (server,) = self.zookeeper.servers
+        words = ["zookeeper", "up", "--data-dir", str(server.folder), "--port", str(server.port)]
+        return [*words, "--jars", self._jars] if self._jars else words
 
     @property
     def bootstrap(self) -> str:
