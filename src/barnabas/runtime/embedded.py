@@ -8,6 +8,7 @@ is being synced share the next sync. There is one session, as long as the proces
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import sqlite3
 import threading
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from barnabas.ports import Operation, SessionListener, ZNode
     from barnabas.runtime.embedded_tree import Touched
     from barnabas.runtime.loop import Loop
+
+
+def _create_private(path: str) -> None:
+    """Make the file if there is none, for its owner alone: passwords are in it. Those that SQLite puts beside it become the same."""
+    with contextlib.suppress(OSError):  # it is there; or SQLite tells why it cannot be
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 class _Commit(NamedTuple):
@@ -65,6 +72,7 @@ class EmbeddedStore:
     def __init__(self, loop: Loop, path: str) -> None:
         """Open or create the file; OSError if that cannot be done."""
         self._loop = loop
+        _create_private(path)
         try:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._db.execute("pragma journal_mode=wal")

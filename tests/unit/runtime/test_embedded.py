@@ -1,5 +1,6 @@
 """The store of a single node: all or nothing, in order, there again after it was closed, and never stuck."""
 
+import os
 import sqlite3
 
 import pytest
@@ -63,6 +64,20 @@ def test_what_was_committed_is_there_after_opening_again(tmp_path):
     found = {path: (node.data, node.version) for path, node in second.read("/").items()}
     assert found == {"/": (b"", 0), "/a": (b"3", 1), "/a/b": (b"2", 0)}
     second.close()
+
+
+def test_others_cannot_read_what_is_kept(tmp_path):
+    """Passwords are: of users, and of brokers among settings."""
+    old_mask = os.umask(0)
+    try:
+        opened = Opened(tmp_path / "store.db")
+    finally:
+        os.umask(old_mask)
+    opened.commit_all([Create("/a", b"secret")])
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    opened.close()
+    assert "store.db-wal" in modes
+    assert set(modes.values()) == {0o600}, modes
 
 
 def test_all_or_nothing_and_a_refusal_harms_no_neighbour(opened):
