@@ -12,7 +12,8 @@ needs.
 | none of these                                                      | denied                               |
 
 Rules on a resource are those of its name, those of `*`, and those of every prefix of its name. Reading, writing, deleting or
-altering something implies describing it, and altering its settings implies describing them; a Deny implies nothing.
+altering something implies describing it, and altering its settings implies describing them; a Deny implies nothing. An address is the same
+however it is written: Java, and so Kafka's rules, have `0:0:0:0:0:0:0:1` for `::1`.
 
 Invariants: what is answered follows from the rules there are and nothing else; rules are replaced per resource, whole, so that
 what is kept is what the store has (CVE-2024-27309 came of a cache that was changed piece by piece). May be asked on other
@@ -23,6 +24,8 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import Enum
+from functools import lru_cache
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.acl import (
@@ -42,6 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 Entries = tuple[AclEntry, ...]
+
+#: Addresses whose usual form is remembered.
+_ADDRESSES_MAX: Final = 4096
 
 #: What else than itself allows an operation.
 _IMPLIED_BY: Final = {
@@ -131,6 +137,7 @@ class Acls:
         ]
         if not found:
             return Decision(self._open_without_rules, Why.NO_RULE)
+        host = _address(host)
         for permission, operations in (
             (Permission.DENY, (operation, Operation.ALL)),
             (Permission.ALLOW, (operation, Operation.ALL, *_IMPLIED_BY.get(operation, ()))),
@@ -161,6 +168,7 @@ class Acls:
             return Decision(True, Why.SUPER_USER)
         allowed: list[ResourcePattern] = []
         denied: list[ResourcePattern] = []
+        host = _address(host)
         for resource, entries in list(self._by_resource.items()):
             if resource.kind is not kind:
                 continue
@@ -194,7 +202,18 @@ def _first(
 
 
 def _is_about(entry: AclEntry, principal: str, host: str) -> bool:
-    return entry.principal in (principal, WILDCARD_PRINCIPAL) and entry.host in (host, WILDCARD)
+    return entry.principal in (principal, WILDCARD_PRINCIPAL) and (
+        entry.host == WILDCARD or _address(entry.host) == host
+    )
+
+
+@lru_cache(_ADDRESSES_MAX)
+def _address(text: str) -> str:
+    """Write an address in one way; what is none stays as it is."""
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        return text
 
 
 def _is_dominated(allowed: ResourcePattern, denied: list[ResourcePattern]) -> bool:

@@ -109,6 +109,18 @@ def test_deny_implies_nothing() -> None:
     assert not reads(acls)
 
 
+@pytest.mark.parametrize(
+    ("written", "comes_from"),
+    [("0:0:0:0:0:0:0:1", "::1"), ("::1", "::1"), ("2001:DB8:0:0:0:0:0:7", "2001:db8::7")],
+)
+def test_an_address_is_the_same_however_it_is_written(written: str, comes_from: str) -> None:
+    denied = deny(Operation.READ, host=written)
+    acls = rules((literal("orders"), allow(Operation.READ)), (literal("orders"), denied))
+    assert not reads(acls, host=comes_from)
+    assert reads(acls, host="2001:db8::8")
+    assert not acls.decide_any(ALICE, comes_from, Operation.READ, TOPIC).is_allowed
+
+
 def test_hosts_and_principals_must_fit() -> None:
     acls = rules((literal("orders"), allow(Operation.READ, host=HOST)))
     assert reads(acls)
