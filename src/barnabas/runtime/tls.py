@@ -242,13 +242,8 @@ class TlsListener:
             raise TlsProblem(f"ssl.principal.mapping.rules: {problem}") from None
 
     def name_of(self, subject: Subject) -> str:
-        """Make a user's name of the name in a certificate; that itself if no rule fits."""
-        text = subject_text(subject)
-        try:
-            return self._rules.apply(text)
-        except ValueError as problem:
-            log.warning("%s", problem)
-            return text
+        """Make a user's name of the name in a certificate; ValueError if no rule fits: nobody is let in then, as in Kafka."""
+        return self._rules.apply(subject_text(subject))
 
     def look(self, config: BrokerConfig, now_ms: int) -> None:
         """See whether settings or files have changed, and if so read them beside the loop: the next connections use them."""

@@ -84,11 +84,19 @@ class TlsConnection(Connection):
             self._refuse(problem)
             return
         if is_done:
-            subject = self.tls.peer_subject()
-            if subject is not None and self.authenticator is None:
-                self.principal = Principal(USER, self._listener_tls.name_of(subject))
+            try:
+                self._name_client()
+            except ValueError as nobody:
+                self._refuse(nobody)
+                return
             self._is_secure = True
         self.flush()
+
+    def _name_client(self) -> None:
+        """Take the client for whom its certificate names, where it does not log in."""
+        subject = self.tls.peer_subject()
+        if subject is not None and self.authenticator is None:
+            self.principal = Principal(USER, self._listener_tls.name_of(subject))
 
     def _refuse(self, problem: BaseException) -> None:
         reason = problem.reason if isinstance(problem, ssl.SSLError) else problem

@@ -161,6 +161,17 @@ def test_certificates_of_clients_name_them(files):
             assert str(link.principal) == "User:ALICE"
 
 
+def test_a_certificate_that_no_rule_makes_a_user_of_is_refused(files, caplog):
+    texts = settings(
+        files, ssl_client_auth="required", ssl_principal_mapping_rules="RULE:^CN=bob,.*$/bob/"
+    )
+    context = client_context(files)
+    context.load_cert_chain(files.client)
+    with barnabas.Broker(settings=texts) as broker, connect(broker, context) as sock:
+        assert is_closed(sock)
+    assert "no rule of ssl.principal.mapping.rules fits CN=alice" in caplog.text
+
+
 @pytest.mark.parametrize("shown", ["nobody", "stranger"])
 def test_clients_without_a_good_certificate_are_refused(files, shown):
     with barnabas.Broker(settings=settings(files, ssl_client_auth="required")) as broker:
