@@ -40,6 +40,7 @@ def test_members_that_cannot_be(tmp_path, zookeeper):
         code, said = refused(tmp_path / "new", "node.id=1", f"zookeeper.connect={zookeeper}")
         assert (code, "another broker with the id 1" in said) == (1, True), said
         assert "node.id" in said
+        assert not (tmp_path / "new" / "meta.properties").exists()  # it can be used with another id
         at = cluster.address_of(1)
         there = f"advertised.listeners=PLAINTEXT://{at}"
         code, said = refused(tmp_path / "x", "node.id=3", f"zookeeper.connect={zookeeper}", there)

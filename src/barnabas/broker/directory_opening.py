@@ -35,6 +35,11 @@ class Opened(NamedTuple):
     look: Look
 
 
+def are_all_new(node: Node) -> bool:
+    """Tell whether no broker has had any of the directories. Blocks."""
+    return not any(Look(node.world.disk, {}, node.config.log_dirs).found.values())
+
+
 def take_all(node: Node, cluster_id: str) -> Ids:
     """Make them the new cluster's; return their ids. Blocks. One whose disk fails is left for `open_all` to tell."""
     ids: Ids = {}

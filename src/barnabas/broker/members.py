@@ -166,6 +166,21 @@ class Members:
                 )
             yield partial(node.pause, _RETRY_MS)
 
+    def until_id_free(self) -> Task[None]:
+        """Wait while a broker of this id is registered: one that died is soon forgotten. IdTaken if it lives."""
+        node, path = self._node, cluster_znodes.broker_path(self._node.broker_id)
+        give_up_ms = self._give_up_ms()
+        while (yield partial(node.world.coordination.read, path)) is not None:
+            self._check_patience(give_up_ms)
+            yield partial(node.pause, _RETRY_MS)
+
+    def _check_patience(self, give_up_ms: int) -> None:
+        if self._node.world.clock.monotonic_ms() >= give_up_ms:
+            raise IdTaken(
+                f"another broker with the id {self._node.broker_id} is in this cluster:"
+                " give this one another node.id"
+            )
+
     def _give_up_ms(self) -> int:
         """When one that is left from before has vanished with its session."""
         timeout_ms = self._node.config.get_int("zookeeper.session.timeout.ms")
@@ -200,11 +215,8 @@ class Members:
                     self.is_registered = True
                     log.info("registered as broker %d, epoch %d", node.broker_id, found.created)
                     return
-                if found is not None and clock.monotonic_ms() >= give_up_ms:
-                    raise IdTaken(
-                        f"another broker with the id {node.broker_id} is in this cluster:"
-                        " give this one another node.id"
-                    )
+                if found is not None:
+                    self._check_patience(give_up_ms)
                 yield partial(node.pause, _RETRY_MS)
         finally:
             self._is_registering = False

@@ -48,6 +48,11 @@ _ROOTS: Final = (
 def start(node: Node) -> Task[None]:
     """Run once, before any request. Errors end the start, but a directory whose disk has failed is left out."""
     world = node.world
+    if not node.is_lone and (
+        yield partial(world.background.run, partial(directory_opening.are_all_new, node))
+    ):
+        # Nothing is made here for an id that another has; of one that died, the others lead everything by then.
+        yield from node.members.until_id_free()
     tree = yield from _read_store(node)
     if znodes.read_cluster_id(tree) is None:
         yield from _found_cluster(node) if node.is_lone else _name_cluster(node)
