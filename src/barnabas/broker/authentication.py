@@ -72,7 +72,9 @@ class Authentication:
     def start(self) -> Task[None]:
         """Read the keys of tokens; an error if they cannot be had."""
         for listener in self.node.config.listeners:
-            if listener.wants_login and OAUTHBEARER in self.mechanisms(listener.name):
+            if listener.wants_login and OAUTHBEARER in mechanisms_of(
+                self.node.config, listener.name
+            ):
                 # Imported here: it needs a package that only this mechanism does.
                 from barnabas.broker.token_keys import TokenKeys
 
@@ -88,8 +90,12 @@ class Authentication:
             link.frame_bytes_max = self.node.config.get_int("sasl.server.max.receive.size")
 
     def mechanisms(self, listener: str) -> tuple[str, ...]:
-        """List what a listener offers."""
-        return mechanisms_of(self.node.config, listener)
+        """List what a listener offers. Tokens only where their keys were read at the start: none is taken that nobody could check."""
+        return tuple(
+            one
+            for one in mechanisms_of(self.node.config, listener)
+            if one != OAUTHBEARER or listener in self.token_keys
+        )
 
     def make_server(self, listener: str, mechanism: str) -> LoginServer:
         """Begin a login."""

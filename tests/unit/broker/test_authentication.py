@@ -11,6 +11,11 @@ from barnabas.core.sasl.scram_credential import derive
 from barnabas.model.errors import ErrorCode
 from barnabas.model.principal import ANONYMOUS, Principal
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
+from barnabas.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.wire.messages.metadata import MetadataRequest
 from barnabas.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.wire.messages.sasl_handshake import SaslHandshakeRequest
@@ -109,6 +114,26 @@ def test_a_mechanism_that_is_not_offered_is_the_end(kit):
     assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert answer.mechanisms == ["PLAIN", "SCRAM-SHA-256"]
     kit.run(lambda: kit.client.is_closed)
+
+
+def test_tokens_are_not_offered_before_there_are_keys():
+    texts = {"jwks.endpoint.url": "https://keys", "expected.issuer": "i", "expected.audience": "a"}
+    kit = make_kit(
+        **{f"sasl.oauthbearer.{name}": text for name, text in texts.items()},
+        **{"org.apache.kafka.sasl.oauthbearer.allowed.urls": "https://keys"},
+    )
+    log_in(kit.client)
+    config = AlterableConfig(name="sasl.enabled.mechanisms", value="PLAIN,OAUTHBEARER")
+    own = AlterConfigsResource(
+        resource_type=4, resource_name=str(kit.node.broker_id), configs=[config]
+    )
+    (changed,) = kit.client.ask(IncrementalAlterConfigsRequest(resources=[own]), 1).responses
+    assert changed.error_code == 0
+    late = kit.new_client()
+    answer = handshake(late, "OAUTHBEARER")
+    assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert answer.mechanisms == ["PLAIN"]
+    kit.run(lambda: late.is_closed)
 
 
 @pytest.mark.parametrize("token", [b"\0alice\0guess", b"\0nobody\0guess"])
