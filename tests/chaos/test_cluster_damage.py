@@ -1,4 +1,4 @@
-"""F9 in a cluster: a bit that flips on one replica's disk. It is never served, and what it hit comes from another replica."""
+"""F11: a bit that flips on one replica's disk. It is never served, and what it hit comes from another replica."""
 
 import pytest
 from chaos.wire_kit import RawClient, batch

@@ -1,4 +1,4 @@
-"""F8 in a cluster: groups whose coordinator dies. Nothing is passed over, and no committed offset goes back."""
+"""Groups in a cluster, whose coordinator dies. Nothing is passed over, and no committed offset goes back."""
 
 import threading
 

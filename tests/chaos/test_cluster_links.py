@@ -1,4 +1,4 @@
-"""F4: links that are cut between brokers, and to ZooKeeper. Nothing acknowledged is lost, and one leads in each epoch."""
+"""F5: links that are cut between brokers, and to ZooKeeper. Nothing acknowledged is lost, and one leads in each epoch."""
 
 import pytest
 from chaos.wire_kit import RawClient, batch

@@ -1,4 +1,4 @@
-"""F11: replicas that move while they are written to, a broker with an empty disk in a dead one's place, storms of topics."""
+"""F7: replicas that move while they are written to, a broker with an empty disk in a dead one's place, storms of topics."""
 
 import pytest
 from cluster_kit import Cluster, assert_logs_equal, only_in_make_chaos, wait_until

@@ -1,4 +1,4 @@
-"""F5: ZooKeeper dies, hangs, or loses its quorum. Leaders go on, and when it is back nothing is lost and one is controller."""
+"""F6: ZooKeeper dies, hangs, or loses its quorum. Leaders go on, and when it is back nothing is lost and one is controller."""
 
 import signal
 import time
