@@ -10,19 +10,18 @@ count for it, its own do.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.broker.quiet import Quiet
 from barnabas.broker.quotas import REMEMBERED_MAX, windows_of
 from barnabas.core.quota import Rate
+from barnabas.model.address import usual
 from barnabas.model.config.types import INT_MAX
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
 
 log = logging.getLogger(__name__)
-
-_MAPPED_V4: Final = "::ffff:"
 
 
 class Verdict(NamedTuple):
@@ -51,7 +50,7 @@ class ConnectionLimits:
     def take(self, listener: str, address: str) -> Verdict:
         """Decide about a new connection, and count it if it is taken: `give` it back when it is closed."""
         now_ms = self._node.world.clock.monotonic_ms()
-        address = _plain(address)
+        address = usual(address)
         reason = self._full(listener, address)
         if reason is not None:
             self._tell(reason, now_ms)
@@ -68,7 +67,7 @@ class ConnectionLimits:
     def give(self, listener: str, address: str) -> None:
         """Count a connection no more."""
         self._total -= 1
-        for counts, key in ((self._by_address, _plain(address)), (self._by_listener, listener)):
+        for counts, key in ((self._by_address, usual(address)), (self._by_listener, listener)):
             counts[key] -= 1
             if not counts[key]:
                 del counts[key]
@@ -94,7 +93,7 @@ class ConnectionLimits:
         config = self._node.config
         for override in config.get_str("max.connections.per.ip.overrides").split(","):
             name, _, count = override.strip().rpartition(":")
-            if name == address:
+            if usual(name) == address:
                 return int(count)
         return config.get_int("max.connections.per.ip")
 
@@ -142,8 +141,3 @@ class ConnectionLimits:
         ending = self._quiet.ending("refused", now_ms)
         if ending is not None:
             log.warning("refusing connections: %s%s", reason, ending)
-
-
-def _plain(address: str) -> str:
-    """Name an address as people do: on a listener for both families one of the old family looks like one of the new."""
-    return address.removeprefix(_MAPPED_V4) if address.startswith(_MAPPED_V4) else address

@@ -72,8 +72,8 @@ class Gate:
         key = (link.principal, link.peer_host, operation, kind, name)
         decision = answers.get(key)
         if decision is None:
-            principal, host = str(link.principal), _plain(link.peer_host)
-            decision = self._acls.decide(principal, host, operation, kind, name)
+            principal = str(link.principal)
+            decision = self._acls.decide(principal, link.peer_host, operation, kind, name)
             if len(name) <= REMEMBERED_NAME_MAX:
                 if len(answers) >= ANSWERS_MAX:
                     answers = self._answers = {}
@@ -85,9 +85,7 @@ class Gate:
     def allows_any(self, call: Call, operation: Operation, kind: ResourceType) -> bool:
         """Tell whether a request may do this to anything of a kind."""
         link = call.link
-        decision = self._acls.decide_any(
-            str(link.principal), _plain(link.peer_host), operation, kind
-        )
+        decision = self._acls.decide_any(str(link.principal), link.peer_host, operation, kind)
         _tell(call, operation, ResourcePattern(kind, _ANY_NAME), decision, quietly=False)
         return decision.is_allowed
 
@@ -148,8 +146,3 @@ def _tell(
         audit.allowed(call, operation.title, str(resource), rule)
     else:
         audit.denied(call, operation.title, str(resource), rule, quietly=quietly)
-
-
-def _plain(host: str) -> str:
-    """Write an address as Java and so rules have it: without a zone, and IPv4 as such where it came over IPv6."""
-    return host.partition("%")[0].removeprefix("::ffff:")

@@ -24,10 +24,9 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import Enum
-from functools import lru_cache
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.model import address
 from barnabas.model.acl import (
     WILDCARD,
     WILDCARD_PRINCIPAL,
@@ -45,9 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 Entries = tuple[AclEntry, ...]
-
-#: Addresses whose usual form is remembered.
-_ADDRESSES_MAX: Final = 4096
 
 #: What else than itself allows an operation.
 _IMPLIED_BY: Final = {
@@ -137,7 +133,7 @@ class Acls:
         ]
         if not found:
             return Decision(self._open_without_rules, Why.NO_RULE)
-        host = _address(host)
+        host = address.usual(host)
         for permission, operations in (
             (Permission.DENY, (operation, Operation.ALL)),
             (Permission.ALLOW, (operation, Operation.ALL, *_IMPLIED_BY.get(operation, ()))),
@@ -168,7 +164,7 @@ class Acls:
             return Decision(True, Why.SUPER_USER)
         allowed: list[ResourcePattern] = []
         denied: list[ResourcePattern] = []
-        host = _address(host)
+        host = address.usual(host)
         for resource, entries in list(self._by_resource.items()):
             if resource.kind is not kind:
                 continue
@@ -203,17 +199,8 @@ def _first(
 
 def _is_about(entry: AclEntry, principal: str, host: str) -> bool:
     return entry.principal in (principal, WILDCARD_PRINCIPAL) and (
-        entry.host == WILDCARD or _address(entry.host) == host
+        entry.host == WILDCARD or address.usual(entry.host) == host
     )
-
-
-@lru_cache(_ADDRESSES_MAX)
-def _address(text: str) -> str:
-    """Write an address in one way; what is none stays as it is."""
-    try:
-        return str(ip_address(text))
-    except ValueError:
-        return text
 
 
 def _is_dominated(allowed: ResourcePattern, denied: list[ResourcePattern]) -> bool:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.model.address import usual
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -61,6 +63,8 @@ class QuotaTable:
 
     def put(self, entity: Entity, limits: Mapping[str, float]) -> bool:
         """Replace what is set for an entity; tell whether that is a change."""
+        if entity.ip is not None:
+            entity = Entity(ip=usual(entity.ip))
         if self._limits.get(entity, {}) == limits:
             return False
         if limits:
@@ -97,7 +101,7 @@ class QuotaTable:
 
     def find_address(self, ip: str) -> float | None:
         """Return how many connections per second an address may open; None if there is no limit."""
-        for entity in (Entity(ip=ip), Entity(ip=DEFAULT)):
+        for entity in (Entity(ip=usual(ip)), Entity(ip=DEFAULT)):
             limit = self._limits.get(entity, {}).get(CONNECTION)
             if limit is not None:
                 return limit

@@ -85,6 +85,17 @@ def test_an_address_above_its_rate_is_refused_until_it_has_fallen(entity):
     assert limits.take("L", "10.0.0.1") == TAKEN
 
 
+def test_limits_know_an_address_however_it_is_written():
+    kit, limits = limits_of(max_connections_per_ip_overrides="0:0:0:0:0:0:0:2:0")
+    kit.node.quotas.put(Entity(ip="0:0:0:0:0:0:0:1"), {"connection_creation_rate": 1})
+    assert [limits.take("L", "::1") for _ in range(10)] == [TAKEN] * 10
+    assert not limits.take("L", "::1").is_taken
+    assert not limits.take("L", "::2").is_taken
+    assert limits.take("L", "::3") == TAKEN
+    kit.node.quotas.put(Entity(ip="0:0:0:0:0:0:0:1"), {})
+    assert limits.take("L", "::1") == TAKEN
+
+
 def test_what_is_refused_is_told_once_not_each_time(caplog):
     _, limits = limits_of(max_connections="0")
     for number in range(100):
