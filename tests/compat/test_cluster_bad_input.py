@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from cluster_kit import Cluster
+from cluster_kit import Cluster, wait_until
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
@@ -55,6 +55,27 @@ def test_members_that_cannot_be(tmp_path, zookeeper):
     assert (code, "belongs to broker 2, but this is broker 3" in said) == (1, True), said
     code, said = refused(folder, "node.id=2", f"zookeeper.connect={zookeeper}-other")
     assert (code, "belongs to cluster" in said) == (1, True), said
+
+
+def test_a_name_whose_topic_cannot_be_deleted_yet(tmp_path, zookeeper):
+    with Cluster(tmp_path, zookeeper, count=2) as cluster:
+        cluster.create("t", [[1, 2]])
+        cluster.kill(2)
+        wait_until(lambda: cluster.partitions("t") == [(1, [1])], "it is away")
+        cluster.admin.delete_topics(["t"])["t"].result(60)
+        with pytest.raises(KafkaException, match=r"is being deleted.*start \[2\]"):
+            cluster.admin.create_topics([NewTopic("t", 1, 1)])["t"].result(60)
+        cluster.start(2)
+        wait_until(lambda: made(cluster, "t"), "it is gone, and made anew")
+
+
+def made(cluster, topic):
+    try:
+        cluster.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
+    except KafkaException as refused:
+        assert refused.args[0].name() == "TOPIC_ALREADY_EXISTS"  # noqa: PT017  (others end the test)
+        return False
+    return True
 
 
 def test_zookeeper_that_cannot_be_reached(tmp_path):

@@ -114,7 +114,7 @@ class ClusterTopics:
             yield from store.commit(node, [*operations, office.fence])
         except CoordinationError as refusal:
             raise _refused(
-                refusal, ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists."
+                refusal, ErrorCode.TOPIC_ALREADY_EXISTS, _why_taken(office, topic.name)
             ) from None
         log.info("created topic %s with %d partitions", topic.name, len(topic.partitions))
         yield from self.until_led(topic, len(topic.partitions), deadline_ms)
@@ -198,6 +198,23 @@ class ClusterTopics:
             return (yield partial(read, cluster_znodes.wish_path(name))) is not None
         except OSError:
             return False
+
+
+def _why_taken(office: Office, name: str) -> str:
+    """Say why a name cannot be given: a topic that is being deleted is shown to nobody, but still there."""
+    view = office.machine.view
+    topic = view.topics.get(name)
+    if topic is None or name not in view.deleting:
+        return f"Topic '{name}' already exists."
+    holders = {
+        broker_id
+        for partition in topic.partitions.values()
+        for broker_id in partition.assignment.replicas
+    }
+    away = sorted(holders - view.brokers.keys())
+    if not away:
+        return f"Topic '{name}' is being deleted: try again."
+    return f"Topic '{name}' is being deleted, and brokers that have replicas of it are away: start {away}, or use another name."
 
 
 def _refused(refusal: CoordinationError, code: ErrorCode, message: str) -> KafkaError:
