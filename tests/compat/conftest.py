@@ -77,16 +77,22 @@ def shared_broker(home, *settings):
         yield address
 
 
+#: Tests write records of years ago, which a look after five minutes would take from whoever reads them then.
+NO_RETENTION = "log.retention.check.interval.ms=86400000"
+
+
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory):
-    with shared_broker(tmp_path_factory.mktemp("broker")) as address:
+    with shared_broker(tmp_path_factory.mktemp("broker"), NO_RETENTION) as address:
         yield address
 
 
 @pytest.fixture(scope="session")
 def group_bootstrap(tmp_path_factory):
     """A broker whose groups are in a hurry (GROUP_SETTINGS)."""
-    with shared_broker(tmp_path_factory.mktemp("group-broker"), *GROUP_SETTINGS) as address:
+    with shared_broker(
+        tmp_path_factory.mktemp("group-broker"), NO_RETENTION, *GROUP_SETTINGS
+    ) as address:
         yield address
 
 
