@@ -187,7 +187,15 @@ def read_all(log):
 def dump(*options, files):
     """Run Kafka's checker; return what it says."""
     tool = "org.apache.kafka.tools.DumpLogSegments"
-    command = [peers.java(), "-Xmx512m", "-cp", f"{kafka_lib()}/*", tool, *options]
+    command = [
+        peers.java(),
+        "-Xmx512m",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        f"{kafka_lib()}/*",
+        tool,
+        *options,
+    ]
     command += ["--files", ",".join(map(str, files))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-2000:]
