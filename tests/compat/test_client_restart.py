@@ -95,6 +95,21 @@ def test_writing(there, client):
     assert numbers(client) == list(range(2 * BATCHES))
 
 
+def test_answers_that_nobody_has_read_yet(there, client):
+    session = client.idempotent_producer()
+    write(session, 0)
+    session.flush()
+    for number in range(1, 10):
+        write(session, number)
+    # All that may be under way at once is done and answered, and the rest is still to be sent when the link breaks.
+    with BlockingClient(client.settings) as other:
+        while other.list_offsets({PLACE: LATEST})[PLACE].offset < 2 * 6:
+            pass
+    there.restart()
+    session.flush()
+    assert numbers(client) == list(range(2 * 10))
+
+
 def test_reading(there, client):
     session = client.idempotent_producer()
     for number in range(BATCHES):

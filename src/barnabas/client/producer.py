@@ -61,7 +61,8 @@ class _Lane:
     next_sequence: int = 0
     next_number: int = 0
     waiting: deque[_Batch] = field(default_factory=deque)
-    under_way: int = 0
+    #: Numbers of those that were sent and not answered, oldest first.
+    under_way: deque[int] = field(default_factory=deque)
     failed: list[_Batch] = field(default_factory=list)
     #: Has the partition taken a batch? A broker that knows nothing of a producer takes any sequence for its first:
     #: were the second batch to arrive after the first was refused, the first could never follow.
@@ -73,9 +74,13 @@ class _Lane:
             return False
         return self.is_known or not self.under_way
 
-    def on_answered(self) -> None:
-        """One is not under way any more; what failed goes first again when all are back."""
-        self.under_way -= 1
+    def follows_an_open_one(self, batch: _Batch) -> bool:
+        """Tell whether one before it has failed or is still under way, on another link perhaps."""
+        return bool(self.failed) or self.under_way[0] < batch.number
+
+    def on_answered(self, batch: _Batch) -> None:
+        """It is not under way any more; what failed goes first again when all are back."""
+        self.under_way.remove(batch.number)
         if self.failed and not self.under_way:
             self.failed.sort(key=lambda each: each.number)
             self.waiting.extendleft(reversed(self.failed))
@@ -181,7 +186,7 @@ class Producer:
             if room < 0 and batches:
                 break
             batches.append(lane.waiting.popleft())
-            lane.under_way += 1
+            lane.under_way.append(batches[-1].number)
         return batches
 
     def _send(self, address: Address, batches: list[_Batch]) -> Talk[None]:
@@ -237,7 +242,7 @@ class Producer:
                     retriable = problem
                 else:
                     self._failure = self._failure or problem
-            lane.on_answered()
+            lane.on_answered(each)
         return retriable
 
     def _judge(self, batch: _Batch, result: PartitionProduceResponse | None) -> ClientError | None:
@@ -247,9 +252,10 @@ class Producer:
         code = result.error_code
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             return None
-        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._lanes[batch.partition].failed:
-            # The one before it failed: both will be sent again.
-            return refusal(ErrorCode.NETWORK_EXCEPTION, subject)
+        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            if self._lanes[batch.partition].follows_an_open_one(batch):
+                # One before it has not arrived: both will be sent again.
+                return refusal(ErrorCode.NETWORK_EXCEPTION, subject)
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return UnknownTopic(*batch.partition)
         details = [each.batch_index_error_message for each in result.record_errors]

@@ -158,4 +158,5 @@ class Wires:
 
     def _lose(self, link: Link, problem: ClientError) -> None:
         self._links.pop(link.address, None)
+        self._keep(link.last_answers())
         self._keep([(ticket, problem) for ticket in link.close()])

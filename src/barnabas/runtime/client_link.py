@@ -9,6 +9,7 @@ the bound, which is small until the broker is known to be one; memory is taken a
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import socket
 import ssl
@@ -129,6 +130,14 @@ class Link:
     def receive(self, timeout_s: float) -> list[tuple[int, Any]]:
         """Read once, and return the answers that are complete with it; Unreachable if the link breaks."""
         self._read_once(timeout_s)
+        answers, self._answers = self._answers, []
+        return answers
+
+    def last_answers(self) -> list[tuple[int, Any]]:
+        """Return what had come before the link broke: a broker that stops has answered what it has done."""
+        with contextlib.suppress(ClientError):
+            while self._sent:
+                self._read_once(0)
         answers, self._answers = self._answers, []
         return answers
 
