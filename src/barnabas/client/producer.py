@@ -252,10 +252,10 @@ class Producer:
         code = result.error_code
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             return None
-        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-            if self._lanes[batch.partition].follows_an_open_one(batch):
-                # One before it has not arrived: both will be sent again.
-                return refusal(ErrorCode.NETWORK_EXCEPTION, subject)
+        lane = self._lanes[batch.partition]
+        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and lane.follows_an_open_one(batch):
+            # One before it has not arrived: both will be sent again.
+            return refusal(ErrorCode.NETWORK_EXCEPTION, subject)
         if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return UnknownTopic(*batch.partition)
         details = [each.batch_index_error_message for each in result.record_errors]
