@@ -9,6 +9,7 @@ from acl_cases import CASES, CODES, GROUP, NAMES, TOPIC, TXN, Ids, codes_in
 from acl_kit import any_filter, creation
 from chaos.wire_kit import BrokerProcess
 from compat.apache_kafka import Kafka, free_ports
+from compat.members import GROUP_SETTINGS
 from compat.two_brokers import Side
 from compat.wire_client import WireClient
 
@@ -33,6 +34,8 @@ SETTINGS = (
     "listener.name.sasl_plaintext.plain.sasl.jaas.config="
     'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="wonderland";',
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    # A member that joined is in the way of commits from outside until its session ends.
+    *GROUP_SETTINGS,
 )
 #: Not served by KRaft's brokers, or not by a lone broker of ours; fetches of followers are refused there before anybody asks.
 LEFT_OUT = {4, 5, 6, 7, 43, 45, 46, 56, 67}

@@ -24,6 +24,7 @@ from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 from barnabas.wire.primitives import Struct
 
 DEADLINE_S = 60
+PAUSE_S = 0.01
 TIMEOUT_MS = 30_000
 NO_ID = bytes(16)
 
@@ -86,6 +87,7 @@ class Side:
         deadline = time.monotonic() + DEADLINE_S
         while not is_right(answer := self.ask(request, version)):
             assert time.monotonic() < deadline, f"{self.address}: still {answer}"
+            time.sleep(PAUSE_S)
         return answer
 
     def learn_ids(self, names):
