@@ -62,7 +62,6 @@ class Cluster:
         self._silent = set()
         for broker_id in range(1, count + 1):
             self.start(broker_id)
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, **CLIENT})
         wait_until(lambda: len(self.metadata().brokers) == count, "all brokers are known")
 
     def start(self, broker_id):
@@ -151,13 +150,18 @@ class Cluster:
         wait_until(lambda: self.controller > 0, "there is a controller")
         return self.ask(request, version, self.controller)
 
+    def admin(self):
+        """Make a new one: librdkafka asks one controller for ever, even when that says it is none any more."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, **CLIENT})
+
     def create(self, topic, assignment, **configs):
         """Create a topic with these replica lists."""
         new = NewTopic(
             topic, len(assignment), replica_assignment=assignment,
             config={name.replace("_", "."): str(value) for name, value in configs.items()},
         )  # fmt: skip
-        self.admin.create_topics([new])[topic].result(PATIENCE_S)
+        admin = self.admin()
+        admin.create_topics([new])[topic].result(PATIENCE_S)
 
     def metadata(self, topic=None, broker_id=None):
         topics = [] if topic is None else [MetadataRequestTopic(name=topic)]

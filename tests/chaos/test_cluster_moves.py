@@ -118,7 +118,8 @@ def test_topics_come_and_go_while_brokers_do(cluster):
             for name in names:
                 wait_until(lambda n=name: is_created(cluster, n), "it is there")
             controller = cluster.controller
-            deletions = cluster.admin.delete_topics(names[:5], operation_timeout=0)
+            admin = cluster.admin()
+            deletions = admin.delete_topics(names[:5], operation_timeout=0)
             cluster.kill(controller)
             for deletion in deletions.values():
                 deletion.exception(60)  # whatever it says, nobody may know
@@ -145,7 +146,8 @@ def is_created(cluster, name):
 
 
 def are_deleted(cluster, names):
-    problems = [each.exception(60) for each in cluster.admin.delete_topics(names).values()]
+    admin = cluster.admin()
+    problems = [each.exception(60) for each in admin.delete_topics(names).values()]
     gone = KafkaError.UNKNOWN_TOPIC_OR_PART
     return all(problem is not None and problem.args[0].code() == gone for problem in problems)
 
