@@ -100,6 +100,7 @@ def test_group_and_isolation_under_both_names():
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers is missing"),
         ({"subscribe": " , "}, "the option subscribe is empty"),
         ({"assign": '{"a":[0]}'}, "only one of the options subscribe, subscribePattern, assign"),
+        ({"subscribe": None, "subscribePattern": "[ab"}, "'[ab' is no regular expression: unterm"),
         ({"startingOffsets": "first"}, 'expected is e.g. {"topicA"'),
         ({"startingOffsets": '{"a":{"0":"1"}}'}, "startingOffsets cannot be read"),
         ({"startingOffsets": '{"a":{"0":-3}}'}, "startingOffsets has -3 for a-0"),
@@ -115,7 +116,8 @@ def test_group_and_isolation_under_both_names():
     ],
 )
 def test_mistakes_are_told_in_one_sentence(more, words):
-    told = refusal(source_options, BASE | more, streaming=True)
+    given = {name: value for name, value in (BASE | more).items() if value is not None}
+    told = refusal(source_options, given, streaming=True)
     assert words in told
     assert "\n" not in told
 

@@ -89,12 +89,34 @@ def test_a_batch_between_two_times(bootstrap, topic):
     assert read(bootstrap, subscribe=topic, **late) == ["30"]
 
 
-def test_topics_by_pattern_must_match_whole(bootstrap, topic):
-    for name in (f"{topic}.a", f"{topic}.b", f"{topic}.b.not"):
+def test_topics_by_a_pattern_that_is_found_in_their_names(bootstrap, topic):
+    names = [f"{topic}.a", f"{topic}.b", f"{topic}.b.more"]
+    for name in names:
         make_topic(bootstrap, name)
         produce(bootstrap, name, [name])
-    assert read(bootstrap, subscribePattern=f"{topic}[.].") == [f"{topic}.a", f"{topic}.b"]
-    assert "which must fit the whole name" in refusal(bootstrap, subscribePattern=f"{topic}[.]c")
+    assert read(bootstrap, subscribePattern=f"{topic}[.].") == names
+    assert read(bootstrap, subscribePattern=f"^{topic}[.].$") == names[:2]
+    assert read(bootstrap, subscribePattern=f"{topic}[.](?!a)") == names[1:]
+    told = refusal(bootstrap, subscribePattern=f"{topic}[.]c")
+    assert f"no topic has a name in which subscribePattern='{topic}[.]c' is found" in told
+
+
+def test_a_pattern_takes_no_internal_topics(bootstrap, topic, stream):
+    make_topic(bootstrap, topic)
+    query = stream(subscribe=topic, startingOffsets="earliest", groupId=f"{topic}-group")
+    produce(bootstrap, topic, ["a"])
+    assert query.everything() == [["a"]]
+    assert committed(bootstrap, f"{topic}-group", topic) == 1
+    told = refusal(bootstrap, subscribePattern="^__consumer_offsets$")
+    assert "no topic has a name" in told
+
+
+def test_an_empty_topic_is_an_empty_table(bootstrap, topic):
+    make_topic(bootstrap, topic)
+    it = batch_reader(bootstrap, subscribe=topic)
+    assert it.partitions() == []
+    # A batch without tasks has one in Spark all the same, whose partition is None.
+    assert list(it.read(None)) == []
 
 
 def test_tasks_are_cut_and_read_alike(bootstrap, topic):
@@ -249,6 +271,14 @@ def test_new_partitions_and_topics_are_picked_up(bootstrap, topic, stream):
     produce(bootstrap, f"{topic}.a", ["new partition"], partition=1)
     produce(bootstrap, f"{topic}.b", ["new topic"])
     assert flat(query.everything()) == ["new partition", "new topic"]
+
+
+def test_a_stream_waits_for_topics_that_match(bootstrap, topic, stream):
+    query = stream(subscribePattern=f"^{topic}[.]", groupId=f"{topic}-group")
+    assert query.next() is None
+    make_topic(bootstrap, f"{topic}.a")
+    produce(bootstrap, f"{topic}.a", ["first"])
+    assert query.everything() == [["first"]]
 
 
 def test_a_replayed_batch_has_the_same_tasks(bootstrap, topic, stream):

@@ -1,16 +1,13 @@
-"""Topics by name and by pattern, their partitions, and the two of their settings that a writer must know.
+"""Topics, their partitions, and the two of their settings that a writer must know.
 
-Must not know offsets or records. Patterns are matched against the whole name, as Java does it, by a matcher whose time is bounded.
+Must not know offsets or records.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import re2  # type: ignore[import-untyped]
-
 from barnabas.client.errors import ClientError, UnknownTopic, refusal
-from barnabas.client.settings import SettingError
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -37,20 +34,12 @@ class TopicLimits(NamedTuple):
     is_compacted: bool | None
 
 
-def topics(cluster: Cluster, pattern: str | None = None) -> Talk[list[str]]:
-    """Return the names of all topics, without internal ones, or of those whose whole name matches."""
-    try:
-        matches = None if pattern is None else re2.compile(pattern).fullmatch
-    except re2.error as problem:
-        raise SettingError(f"the pattern {pattern!r} is no regular expression: {problem}") from None
+def topics(cluster: Cluster) -> Talk[list[str]]:
+    """Return the names of all topics, without internal ones."""
 
     def attempt() -> Talk[list[str]]:
         answer: MetadataResponse = yield from cluster.metadata(None)
-        return sorted(
-            each.name
-            for each in answer.topics
-            if each.name and (matches(each.name) if matches else not each.is_internal)
-        )
+        return sorted(each.name for each in answer.topics if each.name and not each.is_internal)
 
     return (yield from cluster.retried(attempt))
 

@@ -317,7 +317,19 @@ def _subscription(options: OptionTexts) -> Subscription:
         raise PipelineProblem(
             f"the option {given[0]} is empty: name topics, such as 'clicks,views'"
         )
-    return Subscription(topics=topics) if given[0] == "subscribe" else Subscription(pattern=text)
+    if given[0] == "subscribe":
+        return Subscription(topics=topics)
+    return Subscription(pattern=_pattern(text))
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as problem:
+        raise PipelineProblem(
+            f"subscribePattern={text!r} is no regular expression: {problem}"
+        ) from None
+    return text
 
 
 def _limit(options: OptionTexts, side: str, default: Limit) -> Limit:

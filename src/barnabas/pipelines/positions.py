@@ -8,6 +8,7 @@ read_committed the end of a log is its last stable offset, so that what lies bef
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.client.errors import UnknownTopic
@@ -31,7 +32,7 @@ _END_ATTEMPTS: Final = 3
 class Cluster(Protocol):
     """What is asked of a client."""
 
-    def topics(self, pattern: str | None = None) -> list[str]:
+    def topics(self) -> list[str]:
         """Name the topics."""
         ...
 
@@ -67,7 +68,8 @@ class Positions:
             return self._assigned(subscription.assigned)
         topics: Iterable[str] = subscription.topics
         if subscription.pattern:
-            topics = self._matching(subscription.pattern)
+            pattern = re.compile(subscription.pattern)
+            topics = [each for each in self._cluster.topics() if pattern.search(each)]
         found = self._partitions(topics, {each.topic for each in known})
         return [TopicPartition(topic, each) for topic in sorted(found) for each in found[topic]]
 
@@ -115,14 +117,6 @@ class Positions:
                     f"assign names {each}, and the topic has {len(found[each.topic])} partitions, counted from 0"
                 )
         return list(assigned)
-
-    def _matching(self, pattern: str) -> list[str]:
-        found = self._cluster.topics(pattern)
-        if not found:
-            raise PipelineProblem(
-                f"no topic matches subscribePattern={pattern!r}, which must fit the whole name"
-            )
-        return found
 
     def _partitions(self, topics: Iterable[str], known: set[str]) -> dict[str, list[int]]:
         wanted = list(topics)

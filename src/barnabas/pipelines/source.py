@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
 
     from barnabas.pipelines.formats import Decoder
-    from barnabas.pipelines.options import SourceOptions
+    from barnabas.pipelines.options import SourceOptions, Subscription
 
 #: What is fetched of a partition to see what its records weigh (maxBytesPerTrigger).
 _SAMPLE_BYTES: Final = 64 * 1024
@@ -67,11 +67,14 @@ class TopicReader(DataSourceReader):
             positions = Positions(client, options)
             start, end = positions.starting(), positions.ending()
         with one_sentence():
+            _check_found(start, options.subscription)
             _check_order(start, end)
         return _tasks(options, start, end)
 
-    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """Read the records of one task."""
+    def read(self, partition: InputPartition | None) -> Iterator[RecordBatch]:
+        """Read the records of one task. For a batch without tasks, as of an empty topic, Spark makes one of None."""
+        if partition is None:
+            return iter(())
         assert isinstance(partition, LogRange)
         return _read(self._options, self._decoder, partition)
 
@@ -192,6 +195,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert self._client is not None
         self._client.commit(self._options.group, from_json(finished))
         self._committed = finished
+
+
+def _check_found(start: Offsets, subscription: Subscription) -> None:
+    if not start:
+        raise PipelineProblem(
+            f"no topic has a name in which subscribePattern={subscription.pattern!r} is found"
+        )
 
 
 def _check_order(start: Offsets, end: Offsets) -> None:

@@ -92,9 +92,9 @@ class BlockingClient:
 
     # -- topics and offsets -------------------------------------------------------------------
 
-    def topics(self, pattern: str | None = None) -> list[str]:
-        """Return the names of all topics but internal ones, or of those whose whole name matches."""
-        return self._run(topic_talks.topics(self._cluster, pattern))
+    def topics(self) -> list[str]:
+        """Return the names of all topics but internal ones."""
+        return self._run(topic_talks.topics(self._cluster))
 
     def partitions(self, names: Iterable[str]) -> dict[str, list[int]]:
         """Return the partitions of topics; UnknownTopic if one is not there."""

@@ -7,7 +7,6 @@ from barnabas.client import topics
 from barnabas.client.cluster import GROUP, TRANSACTION
 from barnabas.client.errors import AuthenticationFailed, Refused, UnknownTopic, Unreachable
 from barnabas.client.retry import UNKNOWN_TOPIC_PATIENCE_MS
-from barnabas.client.settings import SettingError
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.wire.messages.describe_configs import (
@@ -134,13 +133,9 @@ def test_no_coordinator(answer):
 # -- topics --------------------------------------------------------------------------------------
 
 
-def test_topics_by_pattern():
+def test_topics_without_internal_ones():
     world = World({"a": [1], "ab": [1], "__offsets": [1]})
     assert world.run(topics.topics(world.cluster)) == ["a", "ab"]
-    assert world.run(topics.topics(world.cluster, "a")) == ["a"]
-    assert world.run(topics.topics(world.cluster, "a.*|__.*")) == ["__offsets", "a", "ab"]
-    with pytest.raises(SettingError, match="no regular expression"):
-        world.run(topics.topics(world.cluster, "("))
 
 
 def test_partitions():
