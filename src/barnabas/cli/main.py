@@ -59,6 +59,7 @@ COMMANDS = {
         "barnabas.cli.spark:spark",
         "Keep a Spark running for programs; follow streaming queries.",
     ),
+    "logs": ("barnabas.cli.logs:logs", "Search logs that a pipeline has indexed."),
     "completion": ("barnabas.cli.completion:completion", "Print the completion script of a shell."),
 }
 
