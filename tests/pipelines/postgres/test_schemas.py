@@ -8,6 +8,7 @@ from barnabas.pipelines.postgres.schemas import (
     Steps,
     check_name,
     defaults_since,
+    is_same_table,
     names_now,
     parse_columns,
     plan_steps,
@@ -71,11 +72,13 @@ def test_steps_follow_ids_not_names():
     assert plan_steps([ID, NAME], [ID, NAME]) == Steps()
 
 
-def test_a_key_stays_as_it_is_but_for_its_name():
+def test_a_table_is_known_by_its_key():
     renamed = Column(1, "number", "bigint", key=True)
+    assert is_same_table([ID, NAME], [renamed])
     assert plan_steps([ID], [renamed]).rename == (("id", "number"),)
-    with pytest.raises(BadSchema, match="key"):
-        plan_steps([ID, NAME], [ID, Column(2, "name", "text", key=True)])
+    assert not is_same_table([ID, NAME], [ID, Column(2, "name", "text", key=True)])
+    assert not is_same_table([ID], [Column(9, "id", "bigint", key=True)])
+    assert not is_same_table([ID], [])
 
 
 def test_rows_of_an_old_version_find_their_columns():

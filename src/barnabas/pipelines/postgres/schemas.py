@@ -3,7 +3,7 @@
 Job: read the columns of a schema record, compare two lists of columns. Must not know SQL or a database.
 
 Invariants: a column is known by its id, which stays when it is renamed and is never given again; so a list of columns says everything, and
-versions that compaction or a late start left out are not missed.
+versions that come late or never are not missed. A table is known by the ids of its key: with another key it is another table of that name.
 """
 
 from __future__ import annotations
@@ -81,11 +81,14 @@ def _column(fields: Mapping[str, Any]) -> Column:
     )
 
 
+def is_same_table(one: Sequence[Column], other: Sequence[Column]) -> bool:
+    """Are these columns of one table, or of two that had its name one after the other?"""
+    return [each.id for each in one if each.key] == [each.id for each in other if each.key]
+
+
 def plan_steps(old: Sequence[Column], new: Sequence[Column]) -> Steps:
     """Compare two lists of columns of one table."""
     before, after = {each.id: each for each in old}, {each.id: each for each in new}
-    if [each.id for each in old if each.key] != [each.id for each in new if each.key]:
-        raise BadSchema("the key of a table cannot change: send it as a new table")
     both = [(before[each.id], each) for each in new if each.id in before]
     return Steps(
         drop=tuple(each.name for each in old if each.id not in after),

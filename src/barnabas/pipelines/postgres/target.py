@@ -22,6 +22,7 @@ from barnabas.pipelines.postgres.schemas import (
     Column,
     check_name,
     defaults_since,
+    is_same_table,
     names_now,
     parse_columns,
     plan_steps,
@@ -150,12 +151,12 @@ class Target:
         if now_version is not None and version <= now_version:
             return
         types = {each.type: self._type(each.type) for each in columns}
-        if not columns:
-            self._execute(statements.drop_table(table))
-        elif not now:
-            self._execute(statements.create_table(table, columns, types))
-        else:
+        if now and is_same_table(now, columns):
             self._alter(table, now, columns, types)
+        else:
+            self._execute(statements.drop_table(table))
+            if columns:
+                self._execute(statements.create_table(table, columns, types))
         self._execute(
             'UPDATE barnabas_schemas SET applied = (version = %s) WHERE "table" = %s',
             [version, table],
@@ -221,7 +222,7 @@ class Target:
         known = self._columns_of(table, version)
         if known is None or now_version is None or now_version < version:
             self._refuse(rows, f"waits for version {version} of the table's schema")
-        elif now:
+        elif is_same_table(known, now):
             words = {
                 "names": json.dumps(names_now(known, now)),
                 "defaults": json.dumps(defaults_since(known, now)),
