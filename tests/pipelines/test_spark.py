@@ -81,6 +81,11 @@ def test_a_topic_is_a_table_also_in_sql(spark, bootstrap, topic):
     assert [(each.topic, each.n) for each in counted] == [(topic, 3)]
 
 
+def test_an_empty_topic_is_an_empty_table(spark, bootstrap, topic):
+    make_topic(bootstrap, topic)
+    assert reading(spark, bootstrap, subscribe=topic).collect() == []
+
+
 def test_a_stream_is_restarted_and_its_lag_is_visible(spark, bootstrap, topic, tmp_path):
     make_topic(bootstrap, topic)
     produce(bootstrap, topic, list("abcde"))

@@ -71,11 +71,10 @@ class TopicReader(DataSourceReader):
             _check_order(start, end)
         return _tasks(options, start, end)
 
-    def read(self, partition: InputPartition | None) -> Iterator[RecordBatch]:
-        """Read the records of one task. For a batch without tasks, as of an empty topic, Spark makes one of None."""
-        if partition is None:
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        """Read the records of one task. A batch without tasks, as of an empty topic, has one in Spark all the same, of no range."""
+        if not isinstance(partition, LogRange):
             return iter(())
-        assert isinstance(partition, LogRange)
         return _read(self._options, self._decoder, partition)
 
 
