@@ -1,5 +1,7 @@
 """How rows get into topics, without Spark around it: a real broker, attempts that crash, zombies, poison."""
 
+import re
+
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
@@ -145,6 +147,20 @@ def test_tasks_of_a_batch_that_failed_leave_nothing(sink):
         _, again = delivery.write_open(client, sink.options, sink.name, iter([rows("b")]))
         assert "nothing was written" in refusal(delivery.end_all, client, [prepared, again])
     assert sink.values() == []
+
+
+def test_what_killed_tasks_left_open_is_aborted_and_nobody_elses(sink, topic):
+    """A failed job's tasks are killed at any moment; readers would wait for the time-out of what they left open."""
+    others = f"{sink.name}-x-1"
+    with sink.client() as client:
+        for name in (f"{sink.name}-1-0", others):
+            delivery.write_open(client, sink.options, name, iter([rows(name)]))
+        delivery.abort_left(client, re.compile(re.escape(sink.name) + r"-\d+-\d+"))
+        assert delivery._open(client) == [others]
+        delivery.abort_left(client, re.compile(re.escape(others)))
+    assert sink.values() == []
+    assert sink.write(0, rows("after")) == 1
+    assert sink.values() == ["after"]
 
 
 def test_at_least_once_writes_again(sink):

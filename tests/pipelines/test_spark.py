@@ -180,6 +180,9 @@ def test_a_batch_is_written_all_or_nothing(spark, bootstrap, topic):
     with pytest.raises(Exception, match="one row is bad"):
         save(failing, bootstrap, topic=topic)
     assert len(values(bootstrap, topic)) == 100
+    # Tasks that were killed have left nothing open that readers would wait for.
+    save(frame, bootstrap, topic=topic)
+    assert len(values(bootstrap, topic)) == 200
 
 
 def test_a_batch_with_an_identity_is_written_once(spark, bootstrap, topic):
@@ -188,6 +191,10 @@ def test_a_batch_with_an_identity_is_written_once(spark, bootstrap, topic):
     for epoch in ("0", "0", "1"):
         save(frame, bootstrap, topic=topic, sinkId=topic, epoch=epoch)
     assert values(bootstrap, topic) == ["0", "0", "1", "1", "2", "2"]
+    # In foreachBatch one batch may go to several topics.
+    other = make_topic(bootstrap, f"{topic}-other")
+    save(frame, bootstrap, topic=other, sinkId=topic, epoch="1")
+    assert values(bootstrap, other) == ["0", "1", "2"]
 
 
 def test_a_replayed_epoch_of_a_stream_is_written_once(spark, bootstrap, topic, tmp_path):

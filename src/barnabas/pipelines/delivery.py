@@ -19,8 +19,10 @@ from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.problem import PipelineProblem
 from barnabas.pipelines.row_sending import RowSender, place_of_epochs
+from barnabas.wire.messages.list_transactions import ListTransactionsRequest
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterator
 
     from pyarrow import RecordBatch
@@ -106,11 +108,19 @@ def abort_all(client: BlockingClient, prepared: list[PreparedTransaction]) -> No
             client.end_transaction(each, commit=False)
 
 
-def fence(client: BlockingClient, names: list[str]) -> None:
-    """End what attempts that were killed have left open: readers would wait for it."""
-    for name in names:
-        with suppress(ClientError):
-            client.transactional_producer(name)
+def abort_left(client: BlockingClient, names: re.Pattern[str]) -> None:
+    """Abort what attempts of tasks that were killed have left open under such transactional ids: readers would wait for it."""
+    with suppress(ClientError):
+        for name in _open(client):
+            if names.fullmatch(name):
+                client.transactional_producer(name)
+
+
+def _open(client: BlockingClient) -> list[str]:
+    """Name the transactional ids that have a transaction open."""
+    request = ListTransactionsRequest(state_filters=["Ongoing"])
+    answers = [client.ask(broker, request) for broker in client.brokers()]
+    return [each.transactional_id for answer in answers for each in answer.transaction_states]
 
 
 def _filled(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:

@@ -8,6 +8,8 @@ another checkpoint; attempts of one task have one transactional id in a stream, 
 
 from __future__ import annotations
 
+import re
+import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -36,6 +38,9 @@ PREFIX: Final = "barnabas-sink"
 #: Where Spark tells its tasks which query and batch they are of (StreamExecution.QUERY_ID_KEY, MicroBatchExecution.BATCH_ID_KEY).
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
+#: When to look for what killed tasks have left open, in seconds after each other: Spark kills the Python of a task up to four
+#: seconds after it has failed the job, and until then it goes on writing.
+_LOOKS_S: Final = (0, 1, 2, 2)
 
 
 @dataclass
@@ -44,8 +49,6 @@ class Written(WriterCommitMessage):
 
     rows: int
     prepared: PreparedTransaction | None = None
-    #: Transactional ids of earlier attempts of this task, whose transactions may be open.
-    earlier: tuple[str, ...] = ()
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
@@ -78,7 +81,10 @@ class TopicWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         """Take what was asked for, and a name for this write."""
         self._options = options
-        self._id = options.sink_id or str(uuid.uuid4())
+        self._name = f"{PREFIX}-{options.sink_id or uuid.uuid4()}"
+        if options.sink_id and options.topic:
+            # What one batch writes to several topics are several sinks. No name of a topic has such a sign.
+            self._name += f"@{options.topic}"
 
     def check(self) -> None:
         """Look whether the topics are there, before tasks are started that would all fail."""
@@ -90,7 +96,7 @@ class TopicWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[RecordBatch]) -> Written:
         """Write what one task has."""
         options, task = self._options, _task()
-        name = f"{PREFIX}-{self._id}-{task.partitionId()}"
+        name = f"{self._name}-{task.partitionId()}"
         with one_sentence(), BlockingClient(options.settings) as client:
             if not options.exactly_once:
                 return Written(delivery.write_at_least_once(client, options, name, iterator))
@@ -98,25 +104,31 @@ class TopicWriter(DataSourceArrowWriter):
                 return Written(delivery.write_epoch(client, options, name, options.epoch, iterator))
             # Each attempt has an id of its own: one that comes second (speculation) must not end what the first has left open
             # for the driver.
-            attempt = task.attemptNumber()
-            rows, prepared = delivery.write_open(client, options, f"{name}-{attempt}", iterator)
-            return Written(rows, prepared, tuple(f"{name}-{each}" for each in range(attempt)))
+            name = f"{name}-{task.attemptNumber()}"
+            return Written(*delivery.write_open(client, options, name, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks are done: let readers see it."""
-        prepared = _prepared(messages)
-        earlier = [name for each in messages if isinstance(each, Written) for name in each.earlier]
-        if prepared or earlier:
-            with one_sentence(), BlockingClient(self._options.settings) as client:
-                delivery.end_all(client, prepared)
-                delivery.fence(client, earlier)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """A task has failed: nobody shall see what the others wrote."""
+        """All tasks are done: let readers see it. An attempt that came second (speculation) may have left its own open."""
         prepared = _prepared(messages)
         if prepared:
             with one_sentence(), BlockingClient(self._options.settings) as client:
-                delivery.abort_all(client, prepared)
+                delivery.end_all(client, prepared)
+                delivery.abort_left(client, self._attempts())
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """A task has failed: nobody shall see what the others wrote, nor wait for it."""
+        if not self._options.exactly_once:
+            return
+        with one_sentence(), BlockingClient(self._options.settings) as client:
+            delivery.abort_all(client, _prepared(messages))
+            for pause_s in _LOOKS_S:
+                time.sleep(pause_s)
+                delivery.abort_left(client, self._attempts())
+
+    def _attempts(self) -> re.Pattern[str]:
+        """Match the transactional ids of this write, and no others'."""
+        task = r"-\d+" if self._options.epoch is not None else r"-\d+-\d+"
+        return re.compile(re.escape(self._name) + task)
 
 
 def _task() -> TaskContext:
