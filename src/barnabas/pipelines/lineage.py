@@ -1,0 +1,90 @@
+"""What a frame reads, found in the plan that Spark has made of it.
+
+Job: names of tables, and topics. Must not know what a pipeline is. Temporary views are part of the plan of whoever reads them, so what they read is found and
+not their names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+#: Options that name topics, in the order in which the first counts.
+_TOPIC_OPTIONS: Final = ("subscribe", "subscribepattern", "assign")
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Tables by their names without a database, and topics as options name them."""
+
+    tables: frozenset[str]
+    topics: frozenset[str]
+    client: Mapping[str, str]
+    """Settings of a client that reads these topics, as the first source has them."""
+
+
+def reads_of(frame: DataFrame) -> Reads:
+    """Look through the analysed plan."""
+    tables, topics = set[str](), set[str]()
+    client: dict[str, str] = {}
+    for leaf in _leaves(frame._jdf.queryExecution().analyzed()):
+        table = _table(leaf)
+        if table is not None:
+            tables.add(table)
+        options = _options(leaf)
+        topics.update(_topics(options))
+        client = client or _client(options)
+    return Reads(frozenset(tables), frozenset(topics), client)
+
+
+def _leaves(plan: Any) -> list[Any]:  # noqa: ANN401 - a Java object
+    found = _each(plan.collectLeaves())
+    for subquery in _each(plan.subqueriesAll()):
+        found += _each(subquery.collectLeaves())
+    return found
+
+
+def _table(leaf: Any) -> str | None:  # noqa: ANN401 - a Java object
+    kind = leaf.getClass().getSimpleName()
+    if kind == "LogicalRelation":
+        table = leaf.catalogTable()
+    elif kind == "StreamingRelation":
+        table = leaf.dataSource().catalogTable()
+    else:
+        return None
+    return str(table.get().identifier().table()) if table.isDefined() else None
+
+
+def _options(leaf: Any) -> dict[str, str]:  # noqa: ANN401 - a Java object
+    kind = leaf.getClass().getSimpleName()
+    if kind == "StreamingRelationV2":
+        options = leaf.extraOptions()
+    elif kind == "DataSourceV2Relation":
+        options = leaf.options()
+    else:
+        return {}
+    return {str(name): str(value) for name, value in options.asCaseSensitiveMap().items()}
+
+
+def _topics(options: Mapping[str, str]) -> list[str]:
+    lower = {name.lower(): value for name, value in options.items()}
+    named = next((lower[name] for name in _TOPIC_OPTIONS if name in lower), "")
+    return [topic.strip() for topic in named.split(",") if topic.strip()]
+
+
+def _client(options: Mapping[str, str]) -> dict[str, str]:
+    start = "kafka."
+    return {
+        name[len(start) :]: value
+        for name, value in options.items()
+        if name.lower().startswith(start)
+    }
+
+
+def _each(sequence: Any) -> list[Any]:  # noqa: ANN401 - a Scala sequence
+    return [sequence.apply(index) for index in range(sequence.size())]
