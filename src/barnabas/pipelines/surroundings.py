@@ -26,12 +26,12 @@ _ONE_AT_A_TIME: Final = threading.RLock()
 @contextmanager
 def surroundings(project: Project, spark: SparkSession) -> Iterator[None]:
     """Let code of this project run in this session."""
-    with _ONE_AT_A_TIME, _importing(project), _workers_import(project, spark), _active(spark):
+    with _ONE_AT_A_TIME, importing(project), _workers_import(project, spark), _active(spark):
         yield
 
 
 @contextmanager
-def _importing(project: Project) -> Iterator[None]:
+def importing(project: Project) -> Iterator[None]:
     """Put the project's folder first on the path, and forget modules of other projects that have the same names."""
     for file in project.folder.glob("*.py"):
         known = sys.modules.get(file.stem)

@@ -1,0 +1,59 @@
+"""Poison records as plain functions of frames."""
+
+import json
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed (extra spark)")
+
+RECORD = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+
+
+@pytest.fixture
+def records(spark):
+    from datetime import UTC, datetime
+
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    return spark.createDataFrame(
+        [
+            (b"a", b'{"user": "ann", "ms": 1}', "clicks", 0, 10, at, None),
+            (b"\xff\x00", b"oops \xfe", "clicks", 1, 11, at, [("trace", b"\xff1")]),
+        ],
+        RECORD,
+    )
+
+
+def test_what_a_function_raises_is_told_and_the_record_kept_byte_for_byte(records):
+    from barnabas.pipelines import poison
+
+    def parse(value):
+        said = json.loads(value)
+        return {"user": said["user"], "ms": said["ms"]}
+
+    read = records.transform(poison.guarded(parse, "user STRING, ms INT"))
+    assert [tuple(row.value) for row in poison.good(read).collect()] == [("ann", 1)]
+    (letter,) = poison.dead_letters(read).collect()
+    assert (letter.key, letter.value, letter.topic) == (b"\xff\x00", b"oops \xfe", "clicks.dlq")
+    headers = {header.key: bytes(header.value) for header in letter.headers}
+    assert headers.pop("barnabas.stack").startswith(b"Traceback")
+    assert headers.pop("barnabas.reason").startswith(b"UnicodeDecodeError: ")
+    assert headers == {
+        "trace": b"\xff1",
+        "barnabas.column": b"value",
+        "barnabas.topic": b"clicks",
+        "barnabas.partition": b"1",
+        "barnabas.offset": b"11",
+        "barnabas.timestamp": b"1767323045000",
+    }
+
+
+def test_an_error_that_says_only_why_and_typed_columns_are_enough(records):
+    from pyspark.sql import functions as F
+
+    from barnabas.pipelines import poison
+
+    read = records.drop("headers").withColumn("key", F.struct(F.lit(7).alias("id")))
+    bad = read.withColumn("_error", F.struct(F.lit("no such user").alias("reason")))
+    letter = poison.dead_letters(bad).where("topic = 'clicks.dlq'").collect()[0]
+    assert (letter.key, letter.value) == (b'{"id":7}', b'{"user": "ann", "ms": 1}')
+    assert bytes(letter.headers[0].value) == b"no such user"
