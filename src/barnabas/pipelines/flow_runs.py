@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.pipelines.stored_tables import StoredTables
 
 TRIGGER_SETTING: Final = "barnabas.trigger.interval"
+NO_DATA_BATCHES: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
 #: What may go wrong in Spark, and in the code of a project.
 FAILURES: Final = (PySparkException, Py4JError, PipelineProblem)
 
@@ -63,6 +64,9 @@ class StreamRun:
         frame = self._resolver.frame(self.work)
         self._create_topics(frame)
         conf = {key: value for flow in self.work.flows for key, value in flow.spark_conf.items()}
+        if not trigger:
+            # Timers ask for batches without data, and runs to the end of what is there would have none: projects switch them off for those.
+            conf[NO_DATA_BATCHES] = "true"
         before = {key: self._spark.conf.get(key, None) for key in conf}
         self._set(conf)
         try:

@@ -21,7 +21,7 @@ def changes():
 
 
 dp.create_sink("copy", "barnabas_postgres", {"url": spark.conf.get("commitlog.target")})
-dp.create_sink("changes_dlq", "barnabas", HERE)
+dp.create_sink("changes_dlq", "barnabas", {**HERE, "deadLetterTopic": "changes.dlq"})
 
 
 @dp.append_flow(target="copy")
