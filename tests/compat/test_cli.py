@@ -35,14 +35,17 @@ class Tool:
     def command(self, *arguments):
         return [sys.executable, "-m", "barnabas.cli.main", *map(str, arguments)]
 
-    def __call__(self, *arguments, stdin=b"", code=0):
-        done = subprocess.run(
+    def run(self, arguments, stdin):
+        return subprocess.run(
             self.command(*arguments),
-            input=stdin.encode() if isinstance(stdin, str) else stdin,
+            input=stdin,
             capture_output=True,
             env=self.environ,
             timeout=TIMEOUT_S,
         )
+
+    def __call__(self, *arguments, stdin=b"", code=0):
+        done = self.run(arguments, stdin.encode() if isinstance(stdin, str) else stdin)
         said = done.stderr.decode()
         assert done.returncode == code, f"exit code {done.returncode}: {done.stdout!r} {said}"
         assert "Traceback" not in said

@@ -3,7 +3,7 @@
 import pytest
 from acl_kit import AUTHORIZER
 from chaos.wire_kit import BrokerProcess
-from compat.test_cli import Tool
+from compat.warm_tool import WarmTool
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def address(tmp_path_factory):
 
 @pytest.fixture
 def tool(address, tmp_path):
-    return Tool(address, tmp_path)
+    return WarmTool(address, tmp_path)
 
 
 def test_rules_from_added_to_removed(tool):
@@ -88,6 +88,6 @@ def test_refusals_are_told(tool):
 
 
 def test_a_broker_without_rules_says_how_to_get_some(bootstrap, tmp_path):
-    said = Tool(bootstrap, tmp_path)("acl", "list", code=1).said
+    said = WarmTool(bootstrap, tmp_path)("acl", "list", code=1).said
     assert "everybody may do everything" in said
     assert "authorizer.class.name" in said

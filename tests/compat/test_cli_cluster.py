@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 from cluster_kit import CLIENT, Cluster, wait_until
-from compat.test_cli import Tool
 from compat.test_cli_groups import address, kafka_address  # noqa: F401  (fixtures)
+from compat.warm_tool import WarmTool
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 RECORDS = 500
@@ -19,7 +19,7 @@ def cluster(tmp_path, zookeeper):
 
 @pytest.fixture
 def tool(cluster, tmp_path):
-    return Tool(cluster.bootstrap, tmp_path)
+    return WarmTool(cluster.bootstrap, tmp_path)
 
 
 def fill(cluster, topic):
@@ -144,7 +144,7 @@ def test_moves_that_cannot_end_are_told_and_taken_back(cluster, tool):
 
 def test_one_broker_is_a_cluster_too(address, tmp_path):  # noqa: F811
     """Barnabas alone, and Apache Kafka."""
-    tool = Tool(address, tmp_path)
+    tool = WarmTool(address, tmp_path)
     tool("topic", "create", "of-one", "--if-not-exists", "-r", 1)
     described = tool.json("cluster", "describe")
     [broker] = described["brokers"]
@@ -159,9 +159,9 @@ def test_one_broker_is_a_cluster_too(address, tmp_path):  # noqa: F811
 
 
 def test_nobody_there_is_as_bad_as_it_gets(tmp_path):
-    said = Tool("127.0.0.1:1", tmp_path)("cluster", "health", code=2).said
+    said = WarmTool("127.0.0.1:1", tmp_path)("cluster", "health", code=2).said
     assert "no broker answered at 127.0.0.1:1" in said
-    secured = Tool("127.0.0.1:1", tmp_path)(
+    secured = WarmTool("127.0.0.1:1", tmp_path)(
         "cluster", "describe", "-X", "security.protocol=SSL", code=1
     )
     assert "no broker answered at 127.0.0.1:1" in secured.said

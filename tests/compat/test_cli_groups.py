@@ -10,8 +10,8 @@ import uuid
 
 import pytest
 from compat.apache_kafka import shared_kafka
-from compat.test_cli import Tool
 from compat.test_up import Running
+from compat.warm_tool import WarmTool
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 NOW_MS = time.time_ns() // 1_000_000
@@ -31,7 +31,7 @@ def address(request):
 
 @pytest.fixture
 def tool(address, tmp_path):
-    return Tool(address, tmp_path)
+    return WarmTool(address, tmp_path)
 
 
 @pytest.fixture
@@ -245,7 +245,7 @@ def test_the_broker_tells_the_same_lag_as_metrics(tmp_path):
     listen = ["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
     with Running("--data-dir", str(tmp_path / "data"), *listen) as broker:
         url = next(line.split()[-1] for line in broker.process.stderr if "metrics at " in line)
-        tool = Tool(broker.ready[0], tmp_path)
+        tool = WarmTool(broker.ready[0], tmp_path)
         tool("topic", "create", "orders")
         produce(tool, "orders", [(0, NOW_MS + n * 500) for n in range(4)])
         commit(tool, "billing", ("orders", 0, 1))

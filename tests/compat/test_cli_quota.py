@@ -3,13 +3,13 @@
 import uuid
 
 import pytest
-from compat.test_cli import Tool
 from compat.test_cli_groups import address, kafka_address  # noqa: F401  (fixtures)
+from compat.warm_tool import WarmTool
 
 
 @pytest.fixture
 def tool(address, tmp_path):  # noqa: F811
-    return Tool(address, tmp_path)
+    return WarmTool(address, tmp_path)
 
 
 @pytest.fixture
@@ -63,4 +63,4 @@ def test_addresses_have_their_own(tool):
     ],
 )
 def test_a_wrong_command_line_is_told(tmp_path, arguments, why):
-    assert why in Tool("127.0.0.1:1", tmp_path)("quota", *arguments, code=2).said
+    assert why in WarmTool("127.0.0.1:1", tmp_path)("quota", *arguments, code=2).said

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from compat.test_cli import Tool
+from compat.warm_tool import WarmTool
 
 import barnabas
 
@@ -19,7 +19,7 @@ def broker():
 
 @pytest.fixture
 def tool(broker, tmp_path):
-    return Tool(broker.bootstrap, tmp_path)
+    return WarmTool(broker.bootstrap, tmp_path)
 
 
 def fill(tool, topic):

@@ -4,9 +4,10 @@ import time
 import uuid
 
 import pytest
-from compat.test_cli import Tool
+from cluster_kit import wait_until
 from compat.test_cli_groups import address, kafka_address  # noqa: F401  (fixtures)
 from compat.test_up import Running
+from compat.warm_tool import WarmTool
 from compat.wire_client import WireClient
 from confluent_kafka import KafkaException, Producer
 
@@ -19,7 +20,7 @@ TIMEOUT_S = 60
 
 @pytest.fixture
 def tool(address, tmp_path):  # noqa: F811
-    return Tool(address, tmp_path)
+    return WarmTool(address, tmp_path)
 
 
 @pytest.fixture
@@ -43,11 +44,16 @@ def begin(tool, transactional_id, topic):
     return producer
 
 
+def describe(tool, transactional_id):
+    (described,) = tool.json("txn", "describe", transactional_id)
+    return described
+
+
 def test_a_transaction_from_begin_to_end(tool, name):
     producer = begin(tool, name, name)
     (listed,) = tool.json("txn", "list", name, "--state", "Ongoing")
     assert listed["transactional_id"] == name
-    (described,) = tool.json("txn", "describe", name)
+    described = describe(tool, name)
     assert described["state"] == "Ongoing"
     assert described["partitions"] == [{"topic": name, "partition": 0}]
     assert described["started_ms"] is not None
@@ -56,9 +62,9 @@ def test_a_transaction_from_begin_to_end(tool, name):
     assert active["transaction_start"] == 0
     assert tool("txn", "find-hanging", "--topic", name).returncode == 0
     producer.commit_transaction(TIMEOUT_S)
-    (described,) = tool.json("txn", "describe", name)
-    assert described["state"] == "CompleteCommit"
-    assert described["started_ms"] is None
+    # Kafka acknowledges a commit that is decided, before its markers are written.
+    wait_until(lambda: describe(tool, name)["state"] == "CompleteCommit", "it is complete")
+    assert describe(tool, name)["started_ms"] is None
     assert "no producer is known" in tool("txn", "producers", name, "--open").said
     assert name in tool("txn", "list", name).text
     assert "epoch" in tool("txn", "describe", name).text
@@ -105,7 +111,7 @@ def test_a_transaction_that_hangs_is_found_and_ended(tmp_path, name):
     """One that a broker without the check let in."""
     settings = ("--set", "transaction.partition.verification.enable=false")
     with Running("--data-dir", tmp_path / "data", "--listen", "127.0.0.1:0", *settings) as running:
-        tool = Tool(running.ready[0], tmp_path)
+        tool = WarmTool(running.ready[0], tmp_path)
         tool("topic", "create", name)
         let_hang(running.ready[0], name)
         assert tool("txn", "find-hanging", "--older-than", "2h").returncode == 0

@@ -1,7 +1,7 @@
 """`barnabas user`: from the first administrator to the last goodbye."""
 
 import pytest
-from compat.test_cli import Tool
+from compat.warm_tool import WarmTool
 
 import barnabas
 
@@ -12,7 +12,7 @@ BOTH = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
 def data_dir(tmp_path_factory):
     """A data directory whose first administrator was made before the broker's first start."""
     folder = tmp_path_factory.mktemp("data")
-    done = Tool("127.0.0.1:1", folder)(
+    done = WarmTool("127.0.0.1:1", folder)(
         "user", "add", "ad/min", "--password", "hush-1", "--data-dir", folder / "logs"
     )
     assert "hush" not in done.text
@@ -42,7 +42,7 @@ def login(name, password, mechanism="SCRAM-SHA-256"):
 
 @pytest.fixture
 def tool(broker, tmp_path):
-    return Tool(broker.bootstrap, tmp_path)
+    return WarmTool(broker.bootstrap, tmp_path)
 
 
 ADMIN = login("ad/min", "hush-1")
