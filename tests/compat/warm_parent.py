@@ -11,8 +11,8 @@ import pkgutil
 import socket
 import sys
 
-#: What these import is large, and not on every machine.
-NOT_IMPORTED = {"spark", "logs"}
+#: What is run most: their modules are called as they are, or begin with it (`group_reset`).
+COMMANDS = ("acl", "broker", "cluster", "config", "group", "produce", "quota", "rebalance", "topic", "txn", "user")  # fmt: skip
 
 
 def serve(connection):
@@ -46,13 +46,13 @@ def become(fds, environ, folder):
 
 
 def import_commands():
-    """All that a command of a client may import."""
+    """What these commands need."""
     import confluent_kafka.admin  # noqa: F401
 
     import barnabas.cli
 
     for module in pkgutil.iter_modules(barnabas.cli.__path__):
-        if module.name not in NOT_IMPORTED:
+        if module.name.partition("_")[0] in COMMANDS:
             importlib.import_module(f"barnabas.cli.{module.name}")
     # What is imported is never garbage: a child that looked at it, at its end at the latest, would copy all of it.
     gc.disable()
