@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 #: How often queries are looked at, and how often lag is measured.
 _LOOK_S: Final = 0.5
 _LAG_S: Final = 2.0
+#: Spark gives a Python process 10 seconds to answer, which cannot be set: too few on a machine with much else to do.
+_SLOW_START: Final = "Python worker failed to connect back"
+_STARTS: Final = 5
 REFRESH_SETTING: Final = "barnabas.refresh.seconds"
 _REFRESH_S: Final = "30"
 #: Tables here are files and nothing else: partitions are found by looking.
@@ -99,10 +102,20 @@ class Pipeline:
             for run in streams:
                 self._start_once(run)
             for run in streams:
-                run.await_end()
+                self._await_end(run)
         finally:
             for run in streams:
                 run.stop()
+
+    def _await_end(self, run: StreamRun) -> None:
+        """Wait until a step has come to its end. One that failed only because a Python process was slow to start goes on from its checkpoint."""
+        for left in reversed(range(_STARTS)):
+            try:
+                return run.await_end()
+            except PipelineProblem as problem:
+                if not left or _SLOW_START not in str(problem):
+                    raise
+            self._start_once(run)
 
     def _start_once(self, run: StreamRun) -> None:
         for name in run.work.step.reads:
