@@ -341,6 +341,29 @@ def test_a_topic_made_anew_is_noticed(bootstrap, topic, stream):
         query.next()
 
 
+def test_a_topic_that_goes_away_is_left_behind_on_request(bootstrap, topic, stream):
+    names = [f"{topic}.a", f"{topic}.b"]
+    for name in names:
+        make_topic(bootstrap, name)
+        produce(bootstrap, name, [name])
+    options = {"startingOffsets": "earliest", "failOnDataLoss": "false"}
+    subscribed = stream(subscribe=",".join(names), groupId=f"{topic}-group", **options)
+    matched = stream(subscribePattern=f"^{topic}[.]", groupId=f"{topic}-matched", **options)
+    assigned = stream(assign=json.dumps({name: [0] for name in names}), **options)
+    assert subscribed.next() == matched.next() == assigned.next() == names
+    last = subscribed.reader.partitions({}, subscribed.offset)
+    delete_topic(bootstrap, names[0])
+    produce(bootstrap, names[1], ["more"])
+    for query in (subscribed, matched, assigned):
+        assert flat(query.everything()) == ["more"]
+    assert committed(bootstrap, f"{topic}-group", names[1]) == 2
+    # A task that was planned before does not fail either.
+    assert values(subscribed.reader, last) == [names[1]]
+    delete_topic(bootstrap, names[1])
+    for query in (subscribed, matched, assigned):
+        assert flat(query.everything()) == []
+
+
 def test_a_broker_restarts_in_the_middle(tmp_path, topic):
     with Broker(data_dir=str(tmp_path)) as broker:
         port, bootstrap = broker.port, broker.bootstrap

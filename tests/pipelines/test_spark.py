@@ -124,12 +124,21 @@ def test_mistakes_in_a_batch_are_told_without_a_traceback(spark, bootstrap, opti
     assert "\tat " not in told
 
 
-def test_mistakes_in_a_stream_are_told_without_a_traceback(spark, bootstrap, tmp_path):
-    frame = streaming(spark, bootstrap, subscribe="no-such-topic")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"subscribe": "no-such-topic"}, "there is no topic 'no-such-topic'"),
+        ({"subscribe": "t", "endingOffsets": "latest"}, "a stream has no end"),
+    ],
+)
+def test_mistakes_in_a_stream_are_told_without_a_traceback(
+    spark, bootstrap, tmp_path, options, words
+):
+    frame = streaming(spark, bootstrap, **options)
     with pytest.raises(Exception) as caught:  # noqa: PT011
         run_now(frame, tmp_path / "checkpoint", tmp_path / "out")
     told = str(caught.value)
-    assert "there is no topic 'no-such-topic'" in told
+    assert words in told
     assert "Traceback" not in told
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.client.cluster import GROUP
-from barnabas.client.errors import ClientError, Unreachable, refusal
+from barnabas.client.errors import ClientError, UnknownTopic, Unreachable, refusal
 from barnabas.client.settings import READ_COMMITTED, READ_UNCOMMITTED
 from barnabas.client.talk import Collect, Post, Reply
 from barnabas.model.errors import ErrorCode
@@ -140,7 +140,10 @@ def _note_listed(
 def commit(
     cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int], metadata: str = ""
 ) -> Talk[None]:
-    """Commit offsets for a group that has no members; as often as needed, for it makes no difference."""
+    """Commit offsets for a group that has no members; as often as needed, for it makes no difference.
+
+    UnknownTopic if one is of a topic that is not there; the others are committed.
+    """
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for (topic, partition), offset in offsets.items():
         entry = topics.setdefault(topic, OffsetCommitRequestTopic(name=topic, partitions=[]))
@@ -155,6 +158,8 @@ def commit(
         answer: OffsetCommitResponse = yield from cluster.ask_coordinator(GROUP, group, request)
         for topic in answer.topics:
             for each in topic.partitions:
+                if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise UnknownTopic(topic.name, each.partition_index)
                 if each.error_code:
                     raise _group_refusal(cluster, group, each.error_code)
 

@@ -61,16 +61,16 @@ class Positions:
         self._cluster = cluster
         self._options = options
 
-    def subscribed(self, known: Iterable[TopicPartition] = ()) -> list[TopicPartition]:
-        """Return the partitions there are now; those of `known` topics may be gone if that is no failure."""
+    def subscribed(self, *, may_be_gone: bool = False) -> list[TopicPartition]:
+        """Return the partitions there are now; UnknownTopic if one that was named is not there, unless it may be gone."""
         subscription = self._options.subscription
         if subscription.assigned:
-            return self._assigned(subscription.assigned)
+            return self._assigned(subscription.assigned, may_be_gone=may_be_gone)
         topics: Iterable[str] = subscription.topics
         if subscription.pattern:
             pattern = re.compile(subscription.pattern)
             topics = [each for each in self._cluster.topics() if pattern.search(each)]
-        found = self._partitions(topics, {each.topic for each in known})
+        found = self._partitions(topics, may_be_gone=may_be_gone or bool(subscription.pattern))
         return [TopicPartition(topic, each) for topic in sorted(found) for each in found[topic]]
 
     def starting(self) -> Offsets:
@@ -85,7 +85,8 @@ class Positions:
         """Return where the logs end now, for a query that has come to `known`."""
         ends: Offsets = {}
         for _ in range(_END_ATTEMPTS):
-            ends = self._edges(self.subscribed(known), LATEST)
+            partitions = self.subscribed(may_be_gone=not self._options.fails_on_data_loss)
+            ends = self._edges(partitions, LATEST)
             if all(ends.get(each, offset) >= offset for each, offset in known.items()):
                 break
         return ends
@@ -109,23 +110,25 @@ class Positions:
                 return size / (chunk.next_offset - first)
         return 0.0
 
-    def _assigned(self, assigned: tuple[TopicPartition, ...]) -> list[TopicPartition]:
-        found = self._cluster.partitions(sorted({each.topic for each in assigned}))
+    def _assigned(
+        self, assigned: tuple[TopicPartition, ...], *, may_be_gone: bool
+    ) -> list[TopicPartition]:
+        found = self._partitions(sorted({each.topic for each in assigned}), may_be_gone=may_be_gone)
+        there = [each for each in assigned if each.partition in found.get(each.topic, ())]
         for each in assigned:
-            if each.partition not in found[each.topic]:
+            if each not in there and not may_be_gone:
                 raise PipelineProblem(
                     f"assign names {each}, and the topic has {len(found[each.topic])} partitions, counted from 0"
                 )
-        return list(assigned)
+        return there
 
-    def _partitions(self, topics: Iterable[str], known: set[str]) -> dict[str, list[int]]:
+    def _partitions(self, topics: Iterable[str], *, may_be_gone: bool) -> dict[str, list[int]]:
         wanted = list(topics)
         while True:
             try:
                 return self._cluster.partitions(wanted)
             except UnknownTopic as problem:
-                may_go = problem.topic in known and not self._options.fails_on_data_loss
-                if not may_go and not self._options.subscription.pattern:
+                if not may_be_gone:
                     raise
                 wanted.remove(problem.topic)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.client.errors import OffsetOutOfRange
+from barnabas.client.errors import OffsetOutOfRange, UnknownTopic
 from barnabas.pipelines.columns import RowWriter, read_columns
 from barnabas.pipelines.problem import PipelineProblem
 
@@ -66,17 +66,19 @@ def _batches(client: BlockingClient, options: SourceOptions, piece: Range) -> It
                 isolation=options.isolation,
                 headers=options.headers,
             )
-        except OffsetOutOfRange as problem:
+        except (OffsetOutOfRange, UnknownTopic) as problem:
             start = _go_on_after(problem, piece, fails=options.fails_on_data_loss)
         else:
             return
 
 
-def _go_on_after(problem: OffsetOutOfRange, piece: Range, *, fails: bool) -> int:
+def _go_on_after(problem: OffsetOutOfRange | UnknownTopic, piece: Range, *, fails: bool) -> int:
     """Return where reading goes on when records are lost and that is no failure."""
     if fails:
         raise PipelineProblem(
             f"records may have been lost: {problem}; to go on with what is there, set failOnDataLoss=false"
         ) from None
     _log.warning("%s; going on, for failOnDataLoss=false", problem)
-    return problem.log_start_offset if problem.is_loss else piece.end
+    if isinstance(problem, OffsetOutOfRange) and problem.is_loss:
+        return problem.log_start_offset
+    return piece.end

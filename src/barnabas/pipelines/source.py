@@ -10,6 +10,7 @@ committed to the group only when Spark has finished the batch that ends there.
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from barnabas.client.errors import UnknownTopic
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines import planning
 from barnabas.pipelines.offsets import Offsets, OffsetsJson, from_json, to_json
@@ -113,10 +115,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: OffsetsJson, limit: ReadLimit) -> OffsetsJson:
         """Return how far the next batch goes."""
         with one_sentence():
-            # Spark asks for the next batch once the last one is finished; its commit() comes later, with the next batch.
-            self._commit(start)
             begin = from_json(start)
             latest = self._latest = self._look(begin)
+            # Spark asks for the next batch once the last one is finished; its commit() comes later, with the next batch.
+            self._commit(start)
             if not isinstance(limit, ReadAllAvailable):
                 latest = self._limited(begin, latest)
             return to_json(latest)
@@ -192,8 +194,45 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         self._positions()
         assert self._client is not None
-        self._client.commit(self._options.group, from_json(finished))
+        offsets, latest = from_json(finished), self._latest
+        if latest is not None:
+            offsets = {each: offset for each, offset in offsets.items() if each in latest}
+        # One that was deleted just now has no lag; whether that is a failure, the next look decides.
+        with suppress(UnknownTopic):
+            self._client.commit(self._options.group, offsets)
         self._committed = finished
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """Stands for a stream that cannot be. Spark loses the words of an error while a reader is made, and tells those of the first call."""
+
+    def __init__(self, problem: PipelineProblem) -> None:
+        """Take what is wrong."""
+        self._problem = problem
+
+    def initialOffset(self) -> OffsetsJson:  # Spark's name
+        """Say it, to a new query."""
+        return self._refuse()
+
+    def latestOffset(self, start: OffsetsJson, limit: ReadLimit) -> OffsetsJson:
+        """Say it, to a query that goes on."""
+        del start, limit
+        return self._refuse()
+
+    def partitions(self, start: OffsetsJson, end: OffsetsJson) -> list[LogRange]:
+        """Say it, to a batch that is run again."""
+        del start, end
+        self._refuse()
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        """Never asked for."""
+        del partition
+        return iter(())
+
+    def _refuse(self) -> OffsetsJson:
+        with one_sentence():
+            raise self._problem
 
 
 def _check_found(start: Offsets, subscription: Subscription) -> None:

@@ -13,7 +13,7 @@ from barnabas.pipelines.options import OptionTexts, sink_options, source_options
 from barnabas.pipelines.problem import PipelineProblem, one_sentence
 from barnabas.pipelines.sink import TopicStreamWriter, TopicWriter
 from barnabas.pipelines.sink_columns import check_columns
-from barnabas.pipelines.source import TopicReader, TopicStreamReader
+from barnabas.pipelines.source import RefusedStreamReader, TopicReader, TopicStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,12 +59,16 @@ def reader(options: Mapping[str, str], columns: StructType) -> TopicReader:
         return TopicReader(checked, _decoder(options, columns))
 
 
-def stream_reader(options: Mapping[str, str], columns: StructType) -> TopicStreamReader:
-    """Make what reads a stream."""
-    with one_sentence():
+def stream_reader(
+    options: Mapping[str, str], columns: StructType
+) -> TopicStreamReader | RefusedStreamReader:
+    """Make what reads a stream; what is wrong with the options, it says when it is asked for something."""
+    try:
         options = catalog_tables.recall(options, columns)
         checked = source_options(options, streaming=True, more_names=_MORE_NAMES)
         return TopicStreamReader(checked, _decoder(options, columns))
+    except PipelineProblem as problem:
+        return RefusedStreamReader(problem)
 
 
 def writer(options: Mapping[str, str], columns: StructType, *, overwrite: bool) -> TopicWriter:
