@@ -9,6 +9,7 @@ is late, all that is under way on that link is answered so. For one thread.
 
 from __future__ import annotations
 
+import math
 import select
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -146,8 +147,12 @@ class Wires:
         hidden = [link for link in waiting if link.has_bytes]
         if hidden:
             return hidden
-        ready, _, _ = select.select(waiting, (), (), timeout_s)
-        return ready
+        # Not select(), which fails for descriptors above 1023.
+        poll, links = select.poll(), {link.fileno(): link for link in waiting}
+        for descriptor in links:
+            poll.register(descriptor, select.POLLIN)
+        found = poll.poll(math.ceil(timeout_s * 1000))
+        return [links[descriptor] for descriptor, _ in found]
 
     def _keep(self, answers: list[tuple[int, Any]]) -> None:
         for ticket, answer in answers:

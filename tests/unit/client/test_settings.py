@@ -1,9 +1,11 @@
 """Settings by Kafka's names, and a sentence for what cannot be."""
 
 import pickle
+import re
 
 import pytest
 
+from barnabas.client.setting_names import WITHOUT_EFFECT
 from barnabas.client.settings import ClientSettings, SettingError
 
 HERE = {"bootstrap.servers": "a:1"}
@@ -128,3 +130,8 @@ def test_secrets_are_not_shown():
     assert "hush" not in repr(one)
     assert pickle.loads(pickle.dumps(one)) == one
     assert one.replace(client_id="me").client_id == "me"
+
+
+def test_names_are_single_words():
+    """Two that lack a comma between them would be one that nobody writes."""
+    assert [name for name in sorted(WITHOUT_EFFECT) if not re.fullmatch("[a-z0-9_.]+", name)] == []

@@ -1,6 +1,7 @@
 """Links to brokers that answer nonsense, late, or not at all: one error each, bounded memory, and the next link works."""
 
 import contextlib
+import resource
 import socket
 import struct
 import threading
@@ -14,10 +15,16 @@ from barnabas.client.errors import (
     UnsupportedByBroker,
 )
 from barnabas.client.settings import ClientSettings
+from barnabas.client.talk import Collect, Post, usable
 from barnabas.runtime.blocking_client import BlockingClient
+from barnabas.runtime.client_io import Wires
 from barnabas.wire import frame
 from barnabas.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
-from barnabas.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+from barnabas.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
 from barnabas.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from barnabas.wire.messages.sasl_handshake import SaslHandshakeResponse
 
@@ -176,6 +183,33 @@ def test_a_link_that_broke_is_made_anew(serve):
         with pytest.raises(ClientError):
             client.brokers()
         assert client.brokers() == [1]
+
+
+def ask_all(addresses):
+    """A conversation with several brokers at once: how many brokers each of them knows."""
+    tickets = set()
+    for address in addresses:
+        tickets |= {(yield Post(address, MetadataRequest(topics=[])))}
+    counts = []
+    while tickets:
+        reply = yield Collect(tickets)
+        tickets.remove(reply.ticket)
+        counts.append(len(usable(reply.answer).brokers))
+    return counts
+
+
+@pytest.mark.skipif(
+    resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 1100, reason="too few descriptors are allowed"
+)
+def test_several_links_of_a_process_with_many_files(serve):
+    """Descriptors above 1023 are more than select() takes."""
+    servers = [serve(), serve()]
+    with contextlib.ExitStack() as held:
+        for _ in range(1024):
+            held.enter_context(socket.socket())
+        wires = Wires(ClientSettings(bootstrap=(servers[0].address,)))
+        held.callback(wires.close)
+        assert wires.run(ask_all([each.address for each in servers])) == [1, 1]
 
 
 def test_an_old_broker_says_which_versions_it_has(serve):
