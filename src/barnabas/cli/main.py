@@ -60,6 +60,11 @@ COMMANDS = {
         "Keep a Spark running for programs; follow streaming queries.",
     ),
     "logs": ("barnabas.cli.logs:logs", "Search logs that a pipeline has indexed."),
+    "pipeline": (
+        "barnabas.cli.pipeline:pipeline",
+        "Data pipelines on Spark: start, check, run, watch.",
+    ),
+    "dlq": ("barnabas.cli.dlq:dlq", "Dead letters: which, why, sending them back."),
     "completion": ("barnabas.cli.completion:completion", "Print the completion script of a shell."),
 }
 

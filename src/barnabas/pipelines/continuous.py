@@ -23,6 +23,7 @@ from barnabas.pipelines.project import Project, line_of
 from barnabas.pipelines.resolution import Resolver
 from barnabas.pipelines.stored_tables import StoredTables, quoted
 from barnabas.pipelines.supervision import FAILING
+from barnabas.pipelines.surroundings import in_this_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -91,11 +92,12 @@ class Pipeline:
 
     def run_available(self) -> None:
         """Run every step to the end of what is there, each after those it reads from; PipelineProblem if one fails."""
-        for wave in self._waves:
-            self._run_streams([run for run in wave if isinstance(run, StreamRun)])
-            for run in wave:
-                if isinstance(run, ViewRun):
-                    self._refresh_once(run)
+        with in_this_thread(self.spark):
+            for wave in self._waves:
+                self._run_streams([run for run in wave if isinstance(run, StreamRun)])
+                for run in wave:
+                    if isinstance(run, ViewRun):
+                        self._refresh_once(run)
 
     def _run_streams(self, streams: list[StreamRun]) -> None:
         try:
@@ -111,7 +113,8 @@ class Pipeline:
         """Wait until a step has come to its end. One that failed only because a Python process was slow to start goes on from its checkpoint."""
         for left in reversed(range(_STARTS)):
             try:
-                return run.await_end()
+                run.await_end()
+                return
             except PipelineProblem as problem:
                 if not left or _SLOW_START not in str(problem):
                     raise
@@ -161,8 +164,9 @@ class Pipeline:
 
     def _keep(self, turn: Callable[[], float]) -> None:
         """Take turns until it is stopped; each says how long to wait for the next."""
-        while not self._stop.wait(turn()):
-            pass
+        with in_this_thread(self.spark):
+            while not self._stop.wait(turn()):
+                pass
 
     def _look(self) -> float:
         for run in self.runs:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.pipelines.graph_element_registry import (
     GraphElementRegistry,
@@ -93,8 +94,10 @@ def placed(project: Project, fallback: str) -> Iterator[None]:
 def told(problem: BaseException) -> str:
     """Say in a few lines what an exception means: Spark's carry plans and stacks."""
     text = str(problem)
+    if isinstance(problem, Py4JJavaError):
+        text = str(problem.java_exception.getMessage())
     text = text.partition("\n\nJVM stacktrace")[0].partition(";\n")[0].strip()
-    if isinstance(problem, PySparkException):
+    if isinstance(problem, PySparkException | Py4JJavaError):
         return text
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 

@@ -6,16 +6,14 @@ not their names.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame
-
-#: Options that name topics, in the order in which the first counts.
-_TOPIC_OPTIONS: Final = ("subscribe", "subscribepattern", "assign")
 
 
 @dataclass(frozen=True)
@@ -72,9 +70,11 @@ def _options(leaf: Any) -> dict[str, str]:  # noqa: ANN401 - a Java object
 
 
 def _topics(options: Mapping[str, str]) -> list[str]:
+    """Name the topics that options name; a pattern names none."""
     lower = {name.lower(): value for name, value in options.items()}
-    named = next((lower[name] for name in _TOPIC_OPTIONS if name in lower), "")
-    return [topic.strip() for topic in named.split(",") if topic.strip()]
+    if "assign" in lower:
+        return [*json.loads(lower["assign"])]
+    return [topic.strip() for topic in lower.get("subscribe", "").split(",") if topic.strip()]
 
 
 def _client(options: Mapping[str, str]) -> dict[str, str]:

@@ -9,23 +9,32 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from typing import TYPE_CHECKING, Final
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
+from pyspark.pipelines.output import Sink
+from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 
 from barnabas.pipelines.connect_server import ConnectServer
 from barnabas.pipelines.definitions import told
-from barnabas.pipelines.problem import PipelineProblem
+from barnabas.pipelines.poison import DEAD_LETTER_COLUMNS, HEADER
+from barnabas.pipelines.problem import PipelineProblem, one_sentence
+from barnabas.pipelines.sink_topics import create_missing, topics_of
 from barnabas.pipelines.surroundings import importing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from pyspark.pipelines.flow import Flow
+    from pyspark.pipelines.output import Output
     from pyspark.sql import SparkSession
 
     from barnabas.pipelines.project import Project
 
 FOLDER: Final = "once"
+#: How a plan tells which topics are read.
+_SUBSCRIBED: Final = re.compile(r'key: "subscribe"\s+value: "([^"]+)"')
 
 
 def run(
@@ -59,9 +68,6 @@ def _run(
     project: Project, url: str, settings: Mapping[str, str], say: Callable[[str], object], *, dry: bool
 ) -> None:  # fmt: skip
     from pyspark.pipelines.cli import load_pipeline_spec, register_definitions
-    from pyspark.pipelines.spark_connect_graph_element_registry import (
-        SparkConnectGraphElementRegistry,
-    )
     from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
 
     spec = load_pipeline_spec(project.spec)
@@ -69,9 +75,11 @@ def _run(
     spark = _session(url, conf)
     try:
         graph = create_dataflow_graph(spark, spec.catalog, spec.database, conf)
-        registry = SparkConnectGraphElementRegistry(spark, graph)
+        registry = _Registry(spark, graph)
         with contextlib.redirect_stdout(io.StringIO()):  # it tells of each file
             register_definitions(project.spec, registry, spec, spark, graph)
+        if not dry:
+            registry.create_topics()
         storage = f"{project.storage}/{FOLDER}"
         events = start_run(spark, graph, [], full_refresh_all=False, refresh=[], dry=dry, storage=storage)  # fmt: skip
         for event in events:
@@ -79,6 +87,36 @@ def _run(
                 say(str(event["pipeline_event_result"].event.message))
     finally:
         spark.stop()
+
+
+class _Registry(SparkConnectGraphElementRegistry):
+    """Spark's own, which remembers what is needed to create the topics of sinks."""
+
+    def __init__(self, spark: SparkSession, graph: str) -> None:
+        super().__init__(spark, graph)
+        self._sinks: dict[str, Sink] = {}
+        self._dead_letter_sinks: set[str] = set()
+        self._topics_read: set[str] = set()
+
+    def register_output(self, output: Output) -> None:
+        super().register_output(output)
+        if isinstance(output, Sink):
+            self._sinks[output.name] = output
+
+    def register_flow(self, flow: Flow) -> None:
+        super().register_flow(flow)
+        frame: Any = flow.func()
+        plan = str(frame._plan.to_proto(self._client))
+        self._topics_read.update(_SUBSCRIBED.findall(plan))
+        if f"{HEADER}reason" in plan:
+            self._dead_letter_sinks.add(flow.target)
+
+    def create_topics(self) -> None:
+        """Create what sinks write to."""
+        for name, sink in self._sinks.items():
+            columns = DEAD_LETTER_COLUMNS if name in self._dead_letter_sinks else ()
+            with one_sentence():
+                create_missing(sink, topics_of(sink, columns, self._topics_read))
 
 
 def _session(url: str, conf: Mapping[str, str]) -> SparkSession:

@@ -23,7 +23,7 @@ from barnabas.pipelines.problem import PipelineProblem
 from barnabas.pipelines.surroundings import surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.pipelines.flow import Flow
     from pyspark.pipelines.output import Output
@@ -64,30 +64,36 @@ class Resolver:
 
     def resolve(self) -> list[Work]:
         """Make every table known and give every step; PipelineProblem with file and line."""
-        self._check_targets()
+        for problem in self.target_problems():
+            raise problem
         self._tables.forget(self._definitions.outputs)
         for name in self._definitions.outputs:
-            self._resolve(name)
-        return [work for name in self._definitions.outputs for work in self._works(name)]
+            self.resolve_one(name)
+        return self.works()
+
+    def works(self) -> list[Work]:
+        """Give the steps of what is resolved."""
+        return [work for name in self._known for work in self._works(name)]
 
     def frame(self, work: Work) -> DataFrame:
         """Call the functions of a step again: what they read may be new."""
         frames = [self._call(flow) for flow in work.flows]
         return functools.reduce(_union, frames)
 
-    def _check_targets(self) -> None:
+    def target_problems(self) -> Iterator[PipelineProblem]:
+        """Tell flows that write into nothing, and outputs that nothing writes into."""
         outputs = self._definitions.outputs
         for flow in self._definitions.flows:
             if flow.target not in outputs:
-                raise self._problem(flow, f"flow {flow.name!r} writes into {flow.target!r}, which is not defined{_near(flow.target, outputs)}")  # fmt: skip
+                yield self._problem(flow, f"flow {flow.name!r} writes into {flow.target!r}, which is not defined{_near(flow.target, outputs)}")  # fmt: skip
         for name, output in outputs.items():
-            count = len(self._definitions.flows_of(name))
-            if count == 0:
-                raise self._problem(output, f"nothing writes into {name!r}: add a flow with target={name!r}, or remove it")  # fmt: skip
+            if not self._definitions.flows_of(name):
+                yield self._problem(output, f"nothing writes into {name!r}: add a flow with target={name!r}, or remove it")  # fmt: skip
             if "." in name:
-                raise self._problem(output, f"{name!r}: tables of a project are in one database: leave out what is before the dot")  # fmt: skip
+                yield self._problem(output, f"{name!r}: tables of a project are in one database: leave out what is before the dot")  # fmt: skip
 
-    def _resolve(self, name: str) -> None:
+    def resolve_one(self, name: str) -> None:
+        """Make one output known, and those it needs."""
         if name in self._known:
             return
         output = self._definitions.outputs[name]
@@ -95,13 +101,15 @@ class Resolver:
             way = [*self._under_way[self._under_way.index(name) :], name]
             raise self._problem(output, f"{name!r} depends on itself: {' -> '.join(way)}")
         self._under_way.append(name)
-        flows = self._definitions.flows_of(name)
-        frames = [self._call_resolving(flow) for flow in flows]
-        for flow, frame in zip(flows, frames, strict=True):
-            self._check_kind(flow, output, frame)
-        self._publish(output, functools.reduce(_union, frames))
-        self._known[name] = frames
-        self._under_way.pop()
+        try:
+            flows = self._definitions.flows_of(name)
+            frames = [self._call_resolving(flow) for flow in flows]
+            for flow, frame in zip(flows, frames, strict=True):
+                self._check_kind(flow, output, frame)
+            self._publish(output, functools.reduce(_union, frames))
+            self._known[name] = frames
+        finally:
+            self._under_way.pop()
 
     def _call_resolving(self, flow: Flow) -> DataFrame:
         while True:
@@ -116,7 +124,7 @@ class Resolver:
                     raise self._problem(flow, f"{flow.name!r} reads {missing!r}, and there is no such table or view{_near(missing, known)}") from None  # fmt: skip
                 if missing in self._known:
                     raise self._problem(flow, f"{flow.name!r} reads {missing!r}, which is a sink: only tables and views can be read") from None  # fmt: skip
-                self._resolve(missing)
+                self.resolve_one(missing)
 
     def _call(self, flow: Flow) -> DataFrame:
         place = self._definitions.place(flow.source_code_location)

@@ -84,13 +84,13 @@ class StoredTables:
         return self._make_folder(self._version(name, 0))
 
     def _versions(self, name: str) -> list[int]:
-        found = self._names(f"{self._storage}/views/{name}")
+        found = self.names(f"{self._storage}/views/{name}")
         return [int(each) for each in found if each.isdigit()]
 
     def _current(self, name: str) -> int:
         """Give the newest version that is whole; 0 if there is none."""
         for version in sorted(self._versions(name), reverse=True):
-            if "_SUCCESS" in self._names(self._version(name, version)):
+            if "_SUCCESS" in self.names(self._version(name, version)):
                 return version
         return 0
 
@@ -115,7 +115,8 @@ class StoredTables:
         files.mkdirs(path)
         return location
 
-    def _names(self, location: str) -> list[str]:
+    def names(self, location: str) -> list[str]:
+        """List a folder; nothing if it is not there."""
         files, path = self._files(location)
         if not files.exists(path):
             return []

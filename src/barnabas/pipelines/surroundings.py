@@ -60,17 +60,27 @@ def _workers_import(project: Project, spark: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def _active(spark: SparkSession) -> Iterator[None]:
-    """Make this the session that `SparkSession.active()` gives, here and in the JVM's thread of this one."""
+    """Make this the session that `SparkSession.active()` gives."""
+    before = SparkSession._activeSession
+    SparkSession._activeSession = spark
+    try:
+        with in_this_thread(spark):
+            yield
+    finally:
+        SparkSession._activeSession = before
+
+
+@contextmanager
+def in_this_thread(spark: SparkSession) -> Iterator[None]:
+    """Make this the active session of the JVM's thread that belongs to this one: Spark finds data sources through it."""
     jvm: Any = spark._jvm
     sessions = jvm.org.apache.spark.sql.classic.SparkSession
-    before, java_before = SparkSession._activeSession, sessions.getActiveSession()
-    SparkSession._activeSession = spark
+    before = sessions.getActiveSession()
     sessions.setActiveSession(spark._jsparkSession)
     try:
         yield
     finally:
-        SparkSession._activeSession = before
-        if java_before.isDefined():
-            sessions.setActiveSession(java_before.get())
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
         else:
             sessions.clearActiveSession()

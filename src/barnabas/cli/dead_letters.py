@@ -1,0 +1,175 @@
+"""Dead letters, read from their topics: what they were, why they are there, and which were sent back already.
+
+One job: records of a `.dlq` topic as letters, and choosing among them. Must not know how they are shown or sent. Headers are those of `pipelines/poison.py`.
+
+Which letters were sent back is kept in `TOPIC.redriven`, a compacted topic with a record for each: its key is `PARTITION:OFFSET` of the letter. It is written in the same transaction as the
+record that was sent, so it is never wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from barnabas.cli.consume import Range, Reader
+from barnabas.cli.failure import Failure
+from barnabas.cli.interrupt import Interrupt
+from barnabas.cli.own_client import open_client
+from barnabas.client.errors import ClientError, UnknownTopic
+from barnabas.client.offsets import EARLIEST, LATEST
+from barnabas.client.settings import READ_COMMITTED
+from barnabas.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from barnabas.cli.connection import Connection
+    from barnabas.cli.record import Headers, Record
+    from barnabas.runtime.blocking_client import BlockingClient
+
+SUFFIX: Final = ".dlq"
+DONE_SUFFIX: Final = ".redriven"
+_OURS: Final = "barnabas."
+_GROUP: Final = "barnabas-cli"
+
+Place = tuple[int, int]
+"""Partition and offset in the dead-letter topic."""
+
+
+@dataclass(frozen=True)
+class Letter:
+    """One dead letter."""
+
+    record: Record
+    told: dict[str, str]
+    """What its headers say, by name without `barnabas.`."""
+    is_redriven: bool = False
+
+    @classmethod
+    def of(cls, record: Record, done: Iterable[Place]) -> Letter:
+        """Read the headers; what is no text is shown as far as it is."""
+        told = {
+            name.removeprefix(_OURS): (value or b"").decode("utf-8", "replace")
+            for name, value in record.headers
+            if name.startswith(_OURS)
+        }
+        return cls(record, told, (record.partition, record.offset) in done)
+
+    @property
+    def place(self) -> Place:
+        """Where it lies."""
+        return self.record.partition, self.record.offset
+
+    @property
+    def reason(self) -> str:
+        """Why it is here."""
+        return self.told.get("reason", "")
+
+    @property
+    def source(self) -> str | None:
+        """The topic it came from, or should have gone to."""
+        return self.told.get("topic") or None
+
+    @property
+    def source_partition(self) -> int | None:
+        """The partition it came from."""
+        text = self.told.get("partition", "")
+        return int(text) if text.isdecimal() else None
+
+    @property
+    def headers(self) -> Headers:
+        """The headers it had before."""
+        return tuple(pair for pair in self.record.headers if not pair[0].startswith(_OURS))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which letters are meant; what is not said does not matter."""
+
+    reason: str | None = None
+    since_ms: int | None = None
+    places: frozenset[Place] = field(default_factory=frozenset)
+
+    def takes(self, letter: Letter) -> bool:
+        """Say whether this one is."""
+        if self.reason and self.reason.lower() not in letter.reason.lower():
+            return False
+        if self.since_ms is not None and (letter.record.timestamp or 0) < self.since_ms:
+            return False
+        return not self.places or letter.place in self.places
+
+
+class Letters:
+    """Reads the dead letters of a cluster."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Take where to ask; nothing is opened yet."""
+        self._connection = connection
+
+    def topics(self) -> list[str]:
+        """Name the dead-letter topics there are."""
+        with open_client(self._connection) as client:
+            return sorted(topic for topic in client.topics() if topic.endswith(SUFFIX))
+
+    def read(self, topic: str) -> list[Letter]:
+        """Read every letter of a topic, in the order of partitions and offsets; Failure if it is not there."""
+        done = self.done(topic)
+        letters = [Letter.of(record, done) for record in self._records(topic)]
+        return sorted(letters, key=lambda letter: letter.place)
+
+    def done(self, topic: str) -> set[Place]:
+        """Read which letters of a topic were sent back."""
+        found: set[Place] = set()
+        try:
+            for record in self._records(topic + DONE_SUFFIX):
+                place = _place(record.key)
+                if place is not None:
+                    (found.add if record.value is not None else found.discard)(place)
+        except UnknownTopic:
+            return set()
+        return found
+
+    def starts(self, topic: str) -> dict[int, int]:
+        """Give the first offset that is left in each partition."""
+        with open_client(self._connection) as client:
+            return {partition: each.start for partition, each in _ranges(client, topic).items()}
+
+    def _records(self, topic: str) -> Iterator[Record]:
+        from confluent_kafka import TopicPartition as Assigned
+
+        try:
+            with open_client(self._connection) as client:
+                ranges = _ranges(client, topic)
+        except UnknownTopic:
+            if topic.endswith(DONE_SUFFIX):
+                raise
+            raise Failure(f"there is no topic {topic}", "`barnabas dlq list` shows those with dead letters") from None  # fmt: skip
+        except ClientError as problem:
+            raise Failure(str(problem)) from None
+        ranges = {partition: each for partition, each in ranges.items() if each.start != each.end}
+        consumer = self._connection.consumer({
+            "group.id": _GROUP, "enable.auto.commit": False, "enable.auto.offset.store": False, "enable.partition.eof": True,
+            "auto.offset.reset": "error", "allow.auto.create.topics": False, "isolation.level": READ_COMMITTED,
+        })  # fmt: skip
+        try:
+            consumer.assign([Assigned(topic, number, each.start) for number, each in ranges.items()])  # fmt: skip
+            with Interrupt() as interrupt:
+                reader = Reader(self._connection, consumer, topic, ranges, None, interrupt)
+                for records in reader.batches():
+                    yield from records
+            if interrupt.pressed:
+                raise KeyboardInterrupt
+        finally:
+            consumer.close()
+
+
+def _ranges(client: BlockingClient, topic: str) -> dict[int, Range]:
+    places = [TopicPartition(topic, number) for number in client.partitions([topic])[topic]]
+    starts = client.list_offsets(dict.fromkeys(places, EARLIEST), READ_COMMITTED)
+    ends = client.list_offsets(dict.fromkeys(places, LATEST), READ_COMMITTED)
+    return {place.partition: Range(starts[place].offset, ends[place].offset) for place in places}
+
+
+def _place(key: bytes | None) -> Place | None:
+    partition, _, offset = (key or b"").decode("utf-8", "replace").partition(":")
+    return (int(partition), int(offset)) if partition.isdecimal() and offset.isdecimal() else None

@@ -1,0 +1,165 @@
+"""Running a project in this process, in the foreground, until a signal or to the end.
+
+One job: from a project and settings to a run that can be watched: its lock, its status file, its log, its lines on the terminal. Must not know how a pipeline runs.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from barnabas.cli.failure import Failure
+from barnabas.cli.output import counted
+from barnabas.cli.pipeline_view import flow_lines, trouble
+from barnabas.pipelines import run_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from barnabas.pipelines.continuous import Pipeline
+    from barnabas.pipelines.project import Project
+
+_LOOK_S: Final = 1.0
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def open_spark(project: Project, master: str | None) -> SparkSession:
+    """Start a session for this project; Failure if there is no Java, or the master is of another kind."""
+    from barnabas.pipelines.java import JavaMissing
+    from barnabas.pipelines.jvm import CannotStart
+    from barnabas.pipelines.spark_session import default_master, session
+
+    master = master or default_master()
+    if master.startswith("sc://"):
+        raise Failure(f"a pipeline needs a Spark of its own, not a Connect server ({master})", "--master local[*] or spark://HOST:PORT")  # fmt: skip
+    config = {
+        "spark.log.level": "OFF",  # what matters is told by flow
+        "spark.sql.warehouse.dir": str(project.state / "warehouse"),
+    }
+    try:
+        spark = session(f"pipeline {project.name}", master=master, config=config)
+    except (CannotStart, JavaMissing) as problem:
+        raise Failure(str(problem)) from None
+    if not master.startswith("local"):
+        for file in project.folder.glob("*.py"):
+            spark.sparkContext.addPyFile(str(file))
+    return spark
+
+
+def run_continuous(project: Project, master: str | None, settings: Mapping[str, str]) -> None:
+    """Run until SIGTERM, SIGINT or SIGHUP."""
+    from barnabas.pipelines.continuous import Pipeline
+
+    stopping = threading.Event()
+    for number in _SIGNALS:
+        signal.signal(number, lambda *_: stopping.set())
+    with run_state.running(project.state):
+        click.echo(f"starting {project.name}", err=True)
+        spark = open_spark(project, master)
+        try:
+            _run(Pipeline(project, spark, settings), project, stopping)
+        finally:
+            spark.stop()
+
+
+def _run(pipeline: Pipeline, project: Project, stopping: threading.Event) -> None:
+    started = run_state.now()
+    pipeline.on_look = lambda: run_state.write_status(project.state, project.name, run_state.CONTINUOUS, pipeline.status(), started)  # fmt: skip
+    pipeline.start()
+    click.echo(f"ready {project.name}: {counted(len(pipeline.runs), 'flow')}")
+    try:
+        news = _News(project)
+        is_live = sys.stdout.isatty()
+        while not stopping.wait(_LOOK_S):
+            flows = pipeline.status()
+            for line in news.of(flows):
+                click.echo(line, err=is_live)
+            if is_live:
+                _redraw(project.name, flows)
+    finally:
+        click.echo(f"stopping {project.name}", err=True)
+        pipeline.stop()
+    click.echo("\n".join(flow_lines(pipeline.status())))
+
+
+def _redraw(name: str, flows: Sequence[Mapping[str, Any]]) -> None:
+    click.clear()
+    click.echo("\n".join([f"{name}, until Ctrl-C", *flow_lines(flows)]))
+
+
+class _News:
+    """Changes of flows, each told once, and kept in DIR/.barnabas/log."""
+
+    def __init__(self, project: Project) -> None:
+        self._file = project.state / "log"
+        self._known: dict[str, tuple[str, int]] = {}
+
+    def of(self, flows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        """Give a line for each flow that runs, or has failed, since the last look."""
+        for flow in flows:
+            now = (flow["state"], flow["restarts"])
+            if self._known.get(flow["name"], ("waiting", 0)) != now:
+                self._known[flow["name"]] = now
+                line = f"{flow['name']} is {flow['state']}"
+                if flow["state"] == "failing":
+                    line += f": {trouble(flow)}: {flow['last_error'].splitlines()[0]}"
+                self._keep(flow, line)
+                yield line
+
+    def _keep(self, flow: Mapping[str, Any], line: str) -> None:
+        with self._file.open("a") as log:
+            log.write(f"{run_state.now()} {line}\n")
+            if flow["state"] == "failing":
+                log.write(f"{flow['last_error']}\n")
+
+
+def run_once(project: Project, master: str | None, settings: Mapping[str, str]) -> None:
+    """Run with Spark's own runner, to the end of what is there."""
+    from barnabas.pipelines import once
+    from barnabas.pipelines.java import JavaMissing
+    from barnabas.pipelines.jvm import CannotStart
+    from barnabas.pipelines.spark_session import default_master
+
+    with run_state.running(project.state):
+        events = _Events(project)
+        try:
+            once.run(project, master or default_master(), settings, events.on_event)
+        except (CannotStart, JavaMissing) as problem:
+            raise Failure(str(problem)) from None
+        finally:
+            events.write()
+
+
+class _Events:
+    """What Spark's runner says, as lines and as a status."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._started = run_state.now()
+        self._states: dict[str, str] = {}
+
+    def on_event(self, message: str) -> None:
+        """Show it; `Flow spark_catalog.default.NAME is RUNNING.` is a state."""
+        click.echo(message)
+        words = message.removesuffix(".").split()
+        if len(words) >= 4 and words[0] == "Flow":
+            name = words[1].strip("'").rpartition(".")[2]
+            state = message.partition(" is ")[2] or message.partition(" has ")[2]
+            self._states[name] = state.removesuffix(".").lower()
+            self.write()
+
+    def write(self) -> None:
+        """Keep it for `barnabas pipeline status`."""
+        run_state.write_status(self._project.state, self._project.name, run_state.ONCE, [_once_flow(*each) for each in self._states.items()], self._started)  # fmt: skip
+
+
+def _once_flow(name: str, state: str) -> dict[str, Any]:
+    nothing = dict.fromkeys(("rows_per_second", "batch", "batch_ms", "lag", "lag_seconds", "rows", "last_error", "retry_in_seconds"))  # fmt: skip
+    is_done = state == "completed"
+    return {**nothing, "name": name, "kind": "stream", "place": "", "writes": "", "state": "done" if is_done else state, "rows_total": 0, "changes": 0, "batch_ms_last": [], "restarts": 0}  # fmt: skip

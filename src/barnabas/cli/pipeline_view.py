@@ -1,0 +1,70 @@
+"""What a pipeline does, in words and tables.
+
+One job: rendering a status, as `pipelines/run_state.py` keeps it. Must not know where it comes from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.cli.output import counted, table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_HEADINGS: Final = ("FLOW", "STATE", "ROWS", "ROWS/S", "BATCH", "BATCH TIME", "LAG", "LAG TIME", "LAST BATCHES")  # fmt: skip
+_BARS: Final = "▁▂▃▄▅▆▇█"
+_BARS_SHOWN: Final = 20
+_ERROR_LINES: Final = 3
+
+
+def page(status: Mapping[str, Any]) -> str:
+    """The whole status: a line on the run, a line for each flow, and under them what went wrong."""
+    state = f"runs as process {status['pid']}" if status["running"] else "does not run"
+    head = f"{status['pipeline']} {state} ({status['runner']}; {status['updated']})"
+    return "\n".join([head, *flow_lines(status["flows"])])
+
+
+def flow_lines(flows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The table of flows, and their last errors."""
+    lines = [table(_HEADINGS, [_cells(flow) for flow in flows])] if flows else []
+    for flow in flows:
+        if flow["last_error"]:
+            lines.append(f"\n{flow['name']} ({flow['place']}), {trouble(flow)}:")
+            lines += [f"  {line}" for line in flow["last_error"].splitlines()[:_ERROR_LINES]]
+    return lines
+
+
+def trouble(flow: Mapping[str, Any]) -> str:
+    """How often it failed, and when it is tried again."""
+    told = f"failed {counted(flow['restarts'], 'time')}"
+    wait = flow.get("retry_in_seconds")
+    return f"{told}, tried again in {wait:.0f} s" if wait is not None else told
+
+
+def _cells(flow: Mapping[str, Any]) -> tuple[str, ...]:
+    if flow["kind"] == "view":
+        computed = f"computed {counted(flow['changes'], 'time')}" if flow["changes"] else "-"
+        return (flow["name"], flow["state"], "-", "-", "-", "-", "-", "-", computed)
+    return (
+        flow["name"],
+        flow["state"],
+        f"{flow['rows_total']:,}",
+        _number(flow["rows_per_second"], ",.0f"),
+        _number(flow["batch"], "d"),
+        "-" if flow["batch_ms"] is None else f"{flow['batch_ms'] / 1000:.2f} s",
+        _number(flow["lag"], ",d"),
+        "-" if flow["lag_seconds"] is None else f"{flow['lag_seconds']:.1f} s",
+        bars(flow["batch_ms_last"]),
+    )
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def bars(values: Sequence[int]) -> str:
+    """Draw the newest values, the highest as a full bar."""
+    shown = list(values)[-_BARS_SHOWN:]
+    top = max(shown, default=0) or 1
+    return "".join(_BARS[min(len(_BARS) - 1, value * len(_BARS) // (top + 1))] for value in shown)

@@ -1,0 +1,228 @@
+"""What is wrong with a project, found without running it.
+
+Job: everything that can be told before: the specification, the definitions, how they fit together, what Spark's own dry run lets through. Must not write anything that outlives the check,
+nor read a record. An error is what keeps it from running; a warning is what may be meant.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.pipelines.output import Sink
+
+from barnabas.client.errors import ClientError
+from barnabas.client.settings import ClientSettings, SettingError
+from barnabas.pipelines import definitions
+from barnabas.pipelines.formats import FORMAT_OPTIONS
+from barnabas.pipelines.graph import waves
+from barnabas.pipelines.options import sink_options
+from barnabas.pipelines.problem import PipelineProblem
+from barnabas.pipelines.project import Project, line_of
+from barnabas.pipelines.resolution import Resolver
+from barnabas.pipelines.sink_columns import check_columns
+from barnabas.pipelines.stored_tables import StoredTables
+from barnabas.pipelines.surroundings import surroundings
+from barnabas.runtime.blocking_client import BlockingClient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from barnabas.pipelines.definitions import Definitions
+    from barnabas.pipelines.resolution import Work
+
+ERROR: Final = "error"
+WARNING: Final = "warning"
+_PATIENCE_MS: Final = 5_000
+_PLACED: Final = re.compile(r"([^\s:]+):(\d+): (.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, or may be."""
+
+    level: str
+    file: str
+    line: int
+    text: str
+
+    @classmethod
+    def of(cls, told: str, level: str = ERROR, file: str = "spark-pipeline.yml") -> Finding:
+        """Take file and line from the text, where it begins with them."""
+        placed = _PLACED.fullmatch(told)
+        if placed:
+            return cls(level, placed[1], int(placed[2]), placed[3])
+        return cls(level, file, 1, told)
+
+    def __str__(self) -> str:
+        """As compilers write it, which editors understand."""
+        return f"{self.file}:{self.line}: {self.level}: {self.text}"
+
+
+def check(folder: Path, spark: SparkSession, settings: Mapping[str, str]) -> list[Finding]:
+    """Find everything, errors first in the order of the files."""
+    try:
+        project = Project.open(folder)
+    except PipelineProblem as problem:
+        return [Finding.of(str(problem))]
+    with tempfile.TemporaryDirectory() as scratch:
+        check = _Check(project, spark.newSession(), settings, f"file://{scratch}")
+        found = list(dict.fromkeys(check.findings()))
+    return sorted(found, key=lambda each: (each.level, each.file, each.line))
+
+
+class _Check:
+    """One project in a session whose tables are thrown away."""
+
+    def __init__(
+        self, project: Project, spark: SparkSession, settings: Mapping[str, str], scratch: str
+    ) -> None:
+        self._project = project
+        self._spark = spark
+        self._settings = settings
+        self._tables = StoredTables(spark, scratch, f"check_{Path(scratch).name}")
+
+    def findings(self) -> Iterator[Finding]:
+        yield from self._configuration()
+        try:
+            defined = definitions.load(self._project, self._spark)
+        except PipelineProblem as problem:
+            yield Finding.of(str(problem))
+            return
+        yield from self._graph(defined)
+        yield from self._modules()
+
+    def _configuration(self) -> Iterator[Finding]:
+        for key, value in {**self._project.configuration, **self._settings}.items():
+            try:
+                self._spark.conf.set(key, value)
+            except PySparkException:
+                text = f"{key} is settled when Spark starts, and cannot be set by a pipeline: give it to the session, or leave it out"
+                yield Finding(ERROR, self._project.spec.name, line_of(self._project.spec, key), text)  # fmt: skip
+
+    def _graph(self, defined: Definitions) -> Iterator[Finding]:
+        resolver = Resolver(defined, self._spark, self._tables)
+        targets = resolver.target_problems()
+        yield from (Finding.of(str(problem)) for problem in targets)
+        for name in defined.outputs:
+            if defined.flows_of(name):
+                try:
+                    resolver.resolve_one(name)
+                except PipelineProblem as problem:
+                    yield Finding.of(str(problem))
+        works = resolver.works()
+        try:
+            waves([work.step for work in works])
+        except PipelineProblem as problem:
+            yield Finding.of(str(problem))
+        for work in works:
+            yield from self._work(work, resolver)
+        yield from _shared_ids(works)
+        yield from _topics(works)
+        yield from self._old_checkpoints(works)
+
+    def _work(self, work: Work, resolver: Resolver) -> Iterator[Finding]:
+        """What Spark, or our sink, would say when the query starts."""
+        place = work.step.place
+        try:
+            frame = resolver.frame(work)
+            if not work.is_view:
+                self._check_streaming(frame)
+            output = work.output
+            if isinstance(output, Sink) and output.format == "barnabas":
+                names = tuple(sorted(FORMAT_OPTIONS))
+                checked = sink_options(output.options, streaming=True, more_names=names)
+                check_columns(frame.schema, checked.topic)
+        except (PipelineProblem, SettingError) as problem:
+            yield Finding.of(f"{place}: {problem}")
+        except (PySparkException, Py4JError) as problem:
+            yield Finding.of(f"{place}: {definitions.told(problem)}")
+
+    def _check_streaming(self, frame: Any) -> None:  # noqa: ANN401 - a frame's Java side is asked
+        jvm: Any = self._spark._jvm
+        checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+        plan = frame._jdf.queryExecution().analyzed()
+        checker.checkForStreaming(plan, jvm.org.apache.spark.sql.streaming.OutputMode.Append())
+
+    def _modules(self) -> Iterator[Finding]:
+        """Workers import the project's modules, where there is no session to be had."""
+        folder = self._project.folder
+        files = [Path(getattr(module, "__file__", None) or "/") for module in [*sys.modules.values()]]  # fmt: skip
+        names = sorted({file.stem for file in files if file.parent == folder})
+        with surroundings(self._project, self._spark):
+            context = self._spark.sparkContext
+            failed = context.parallelize(names, max(1, len(names))).map(_imported).collect()
+        for name, text in zip(names, failed, strict=True):
+            if text:
+                yield Finding(ERROR, f"{name}.py", 1, f"workers cannot import it: {text}")
+
+    def _old_checkpoints(self, works: list[Work]) -> Iterator[Finding]:
+        storage = f"{self._project.storage}/continuous/checkpoints"
+        known = {work.step.name for work in works}
+        for name in self._tables.names(storage):
+            if name not in known:
+                text = f"{storage}/{name} is the checkpoint of a flow that is not defined any more: if it was renamed, it begins anew; remove the folder if it is gone"
+                yield Finding(WARNING, self._project.spec.name, 1, text)
+
+
+def _imported(name: str) -> str | None:
+    """Import a module in a worker; say what went wrong."""
+    import importlib
+
+    try:
+        importlib.import_module(name)
+    except Exception as problem:  # noqa: BLE001 - a person's code may raise anything
+        return f"{type(problem).__name__}: {str(problem).partition(chr(10))[0]}"
+    return None
+
+
+def _shared_ids(works: list[Work]) -> Iterator[Finding]:
+    """Two flows with one id would each take the other's batches for its own, done already."""
+    first: dict[tuple[str, str | None], Work] = {}
+    for work in works:
+        options = getattr(work.output, "options", {})
+        lower = {name.lower(): value for name, value in options.items()}
+        if "sinkid" not in lower:
+            continue
+        key = (lower["sinkid"], lower.get("topic"))
+        if key in first:
+            other = first[key].step
+            yield Finding.of(f"{work.step.place}: {work.step.name!r} writes with the sinkId {key[0]!r} of {other.name!r} ({other.place}): leave sinkId out, or give each its own")  # fmt: skip
+        first.setdefault(key, work)
+
+
+def _topics(works: list[Work]) -> Iterator[Finding]:
+    """Ask each cluster once whether the topics that are read are there."""
+    written = {topic for work in works for topic in work.step.topics_written}
+    known: dict[str, set[str] | str] = {}
+    for work in works:
+        if not work.client:
+            continue
+        address = work.client.get("bootstrap.servers", "")
+        if address not in known:
+            known[address] = _known_topics(work.client)
+        topics = known[address]
+        if isinstance(topics, str):
+            yield Finding.of(f"{work.step.place}: no broker answers at {address}: {topics}", WARNING)  # fmt: skip
+            continue
+        for topic in sorted(work.step.topics_read - topics - written):
+            yield Finding.of(f"{work.step.place}: there is no topic {topic!r} at {address} yet", WARNING)  # fmt: skip
+
+
+def _known_topics(client: Mapping[str, str]) -> set[str] | str:
+    try:
+        settings = ClientSettings.parse(client).replace(
+            request_timeout_ms=_PATIENCE_MS, api_timeout_ms=_PATIENCE_MS
+        )
+        with BlockingClient(settings) as asked:
+            return set(asked.connect().topics())
+    except (ClientError, SettingError) as problem:
+        return str(problem)

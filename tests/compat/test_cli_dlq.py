@@ -1,0 +1,126 @@
+"""Dead letters as people handle them: real processes against a real broker (and Apache Kafka, where there is one)."""
+
+import json
+
+import pytest
+from cluster_kit import wait_until
+from compat.test_cli import Tool
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from barnabas.cli.dead_letters import Letter, Wanted
+from barnabas.cli.record import Record
+from barnabas.cli.redrive import plan
+
+
+@pytest.fixture
+def tool(bootstrap, tmp_path):
+    return Tool(bootstrap, tmp_path)
+
+
+@pytest.fixture
+def source(tool, request):
+    name = "".join(each if each.isalnum() else "-" for each in request.node.name)[:80]
+    tool("topic", "create", name, "--partitions", "3")
+    tool("topic", "create", f"{name}.dlq", "--partitions", "2")
+    return name
+
+
+def bury(bootstrap, source, count, reason="is no JSON", partition=0):
+    """Write dead letters of records 0 to count, as a pipeline does."""
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    for number in range(count):
+        told = {"reason": reason, "topic": source, "partition": str(number % 3), "offset": str(number), "stack": "Traceback\n  line 1"}  # fmt: skip
+        headers = [("trace", b"\xff%d" % number), *((f"barnabas.{name}", text.encode()) for name, text in told.items())]  # fmt: skip
+        producer.produce(f"{source}.dlq", b"\xfevalue %d" % number, b"key", partition=partition, headers=headers)  # fmt: skip
+    assert producer.flush(60) == 0
+
+
+def test_letters_are_listed_shown_and_sent_back_once(tool, source, bootstrap):
+    bury(bootstrap, source, 4)
+    bury(bootstrap, source, 2, reason="Timeout: no answer", partition=1)
+    (row,) = [row for row in tool.json("dlq", "list") if row["topic"] == f"{source}.dlq"]
+    assert (row["letters"], row["redriven"]) == (6, 0)
+    assert row["reasons"] == {"is no JSON": 4, "Timeout: no answer": 2}
+    (shown,) = tool.json("dlq", "show", f"{source}.dlq", "--offset", "0:3")
+    assert shown["source"] == {"topic": source, "partition": 0, "offset": 3}
+    assert (shown["reason"], shown["stack"]) == ("is no JSON", "Traceback\n  line 1")
+    page = tool("dlq", "show", f"{source}.dlq", "--reason", "timeout").text
+    assert "\\xfevalue 1" in page
+    assert "| Traceback" in page
+
+    planned = tool("dlq", "redrive", f"{source}.dlq", "--reason", "TIMEOUT", "--dry-run").text
+    assert planned == f"would send 2 letters of {source}.dlq to {source}\n"
+    assert tool.records(source) == []
+
+    tool("dlq", "redrive", f"{source}.dlq", "--reason", "timeout")
+    everything = tool.json("dlq", "redrive", f"{source}.dlq")
+    assert everything["sent"] == {source: 4}
+    assert everything["already_redriven"] == 2
+    assert tool("dlq", "redrive", f"{source}.dlq").text.startswith("nothing of")
+
+    back = tool.records(source, "--isolation", "read_committed")
+    assert len(back) == 6
+    values = sorted(json.dumps(each["value"]) for each in back)
+    assert len(set(values)) == 4
+    first = [each for each in back if each["partition"] == 0]
+    assert all(each["key"] == "key" for each in back)
+    assert [header["key"] for header in first[0]["headers"]] == ["trace"]
+    assert "base64" in first[0]["headers"][0]["value"]
+    rows = {row["topic"]: row for row in tool.json("dlq", "list")}
+    assert rows[f"{source}.dlq"]["redriven"] == 6
+
+
+def end_of(bootstrap, topic):
+    """How far the log of a topic has grown, whoever may read it."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "looks", "log_level": 0})
+    try:
+        places = [TopicPartition(topic, number) for number in range(3)]
+        return sum(consumer.get_watermark_offsets(place, 60)[1] for place in places)
+    finally:
+        consumer.close()
+
+
+def test_a_redrive_that_is_killed_anywhere_and_run_again_sends_each_once(tool, source, bootstrap):
+    count = 3_000
+    bury(bootstrap, source, count)
+    for _ in range(2):
+        before = end_of(bootstrap, source)
+        with tool.start("dlq", "redrive", f"{source}.dlq", "--timeout", "60") as running:
+            wait_until(
+                lambda: running.poll() is not None or end_of(bootstrap, source) > before,  # noqa: B023 - it is called in this turn
+                "something is sent",
+            )
+            running.kill()
+    tool("dlq", "redrive", f"{source}.dlq", "--timeout", "60")
+    back = tool.records(source, "--isolation", "read_committed")
+    assert len(back) == count
+    assert len({json.dumps(each["value"]) for each in back}) == count
+
+
+def test_letters_that_do_not_say_where_from_go_where_one_says(tool, source, bootstrap):
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    producer.produce(f"{source}.dlq", b"alone")
+    assert producer.flush(60) == 0
+    refused = tool("dlq", "redrive", f"{source}.dlq", code=1)
+    assert "--to TOPIC" in refused.said
+    tool("dlq", "redrive", f"{source}.dlq", "--to", source)
+    assert [each["value"] for each in tool.records(source)] == ["alone"]
+
+
+def test_a_name_that_is_no_dead_letter_topic_makes_none(tool, bootstrap):
+    assert "no topic nothing.dlq" in tool("dlq", "redrive", "nothing.dlq", code=1).said
+    assert "nothing.dlq.redriven" not in tool("topic", "list").text
+
+
+def test_filters_choose_by_reason_time_and_place():
+    def letter(offset, reason, timestamp):
+        headers = (("barnabas.reason", reason), ("barnabas.topic", b"clicks"))
+        return Letter.of(Record("clicks.dlq", 0, offset, timestamp, None, None, b"", headers), {(0, 1)})  # fmt: skip
+
+    letters = [letter(0, b"Bad date", 10), letter(1, b"bad date", 20), letter(2, b"late", 30)]
+    by_reason = plan(letters, Wanted(reason="BAD"), None)
+    assert [each.place for each, _ in by_reason.sent] == [(0, 0)]
+    assert by_reason.done == 1
+    assert [each.place for each, _ in plan(letters, Wanted(since_ms=20), None).sent] == [(0, 2)]
+    at = Wanted(places=frozenset({(0, 0), (0, 2)}))
+    assert [(each.place, to) for each, to in plan(letters, at, "other").sent] == [((0, 0), "other"), ((0, 2), "other")]  # fmt: skip
