@@ -1,0 +1,108 @@
+"""What a project is, and what is known of its runs: without Spark."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from pipelines.projects import make
+
+from barnabas.cli.main import cli
+from barnabas.pipelines import run_state
+from barnabas.pipelines.problem import PipelineProblem
+from barnabas.pipelines.project import Project
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return make(tmp_path / "clicks", transformations__b_sql="", transformations__a_py="", functions_py="")  # fmt: skip
+
+
+def test_a_project_is_what_its_specification_says(folder):
+    project = Project.open(folder)
+    assert project.name == "clicks"
+    assert [project.shown(file) for file in project.files()] == ["transformations/a.py", "transformations/b.sql"]  # fmt: skip
+    assert project.storage == f"file://{folder}/.barnabas"
+    assert project.configuration == {"barnabas.bootstrap.servers": "127.0.0.1:1"}
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("nmae: x", "spark-pipeline.yml:8: unknown field 'nmae'"),
+        ("  spark.x: 5", 'spark-pipeline.yml:8: spark.x must be a text: write spark.x: "5"'),
+        ("  - [", "spark-pipeline.yml: this is no YAML"),
+    ],
+)
+def test_a_specification_that_is_wrong_is_told_with_its_line(folder, line, told):
+    spec = folder / "spark-pipeline.yml"
+    spec.write_text(f"{spec.read_text()}\n{line}\n".replace("\n\n", "\n"))
+    with pytest.raises(PipelineProblem) as caught:
+        Project.open(folder)
+    assert str(caught.value).startswith(told)
+
+
+def test_what_spark_takes_as_libraries_is_taken_and_nothing_else(folder):
+    spec = folder / "spark-pipeline.yml"
+    spec.write_text(spec.read_text().replace("transformations/**", "transformations/*.py"))
+    with pytest.raises(PipelineProblem, match=r"spark-pipeline.yml:3: .*\*\* at the end"):
+        Project.open(folder)
+
+
+def test_a_folder_without_a_specification_is_no_project(tmp_path):
+    with pytest.raises(PipelineProblem, match="pipeline init makes one"):
+        Project.open(tmp_path)
+
+
+def test_one_process_runs_a_project_and_another_sees_it_and_its_end(folder):
+    state = Project.open(folder).state
+    program = (
+        "import sys, pathlib, signal, threading; from barnabas.pipelines import run_state\n"
+        "ended = threading.Event(); signal.signal(signal.SIGTERM, lambda *_: ended.set())\n"
+        "with run_state.running(pathlib.Path(sys.argv[1])):\n"
+        "    print('ready', flush=True); ended.wait()\n"
+    )
+    assert run_state.runner_of(state) is None
+    assert run_state.stop(state, 1) is None
+    command = [sys.executable, "-c", program, str(state)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            assert run_state.runner_of(state) == process.pid
+            with pytest.raises(PipelineProblem, match=str(process.pid)), run_state.running(state):
+                pass
+            assert run_state.stop(state, 60) == process.pid
+        finally:
+            process.kill()
+    with run_state.running(state):
+        assert run_state.runner_of(state) == os.getpid()
+
+
+def test_a_status_outlives_its_process_and_says_so(folder):
+    state = Project.open(folder).state
+    assert run_state.read_status(state) is None
+    flows = [{"name": "slow", "state": "running"}, {"name": "by_user", "state": "done"}]
+    run_state.write_status(state, "clicks", run_state.CONTINUOUS, flows, run_state.now())
+    told = run_state.read_status(state)
+    assert not told["running"]
+    assert [flow["state"] for flow in told["flows"]] == ["stopped", "done"]
+
+
+def barnabas(*arguments):
+    return CliRunner().invoke(cli, [*map(str, arguments)])
+
+
+def test_a_template_becomes_a_project_under_its_own_name(tmp_path):
+    pytest.importorskip("pyspark", reason="pyspark is not installed (extra spark)")
+    made = barnabas("pipeline", "init", tmp_path / "shop")
+    assert made.exit_code == 0, made.output
+    assert Project.open(tmp_path / "shop").name == "shop"
+    listed = barnabas("pipeline", "list", tmp_path, "-o", "json")
+    assert '"project": "shop"' in listed.output
+    assert '"state": "never run"' in listed.output
+    assert barnabas("pipeline", "init", tmp_path / "shop").exit_code == 1
+    wrong = barnabas("pipeline", "init", tmp_path / "other", "--template", "startr")
+    assert "there is no template 'startr'" in wrong.output
+    assert "has not run yet" in barnabas("pipeline", "status", tmp_path / "shop").output
+    assert barnabas("pipeline", "stop", tmp_path / "shop").output == "shop does not run\n"
