@@ -6,6 +6,7 @@ ask for Kafka's behaviour and not for ours.
 """
 
 import contextlib
+import fcntl
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import peers
 import pytest
+from compat.java_tools import JavaTools
 from compat.members import GROUP_SETTINGS
 from process_kit import ready_line
 
@@ -119,18 +121,6 @@ def kcat(bootstrap):
     return run
 
 
-@pytest.fixture(scope="session")
-def franz(tmp_path_factory):
-    """The franz-go program in franz/, built here."""
-    go = shutil.which("go")
-    if go is None:
-        pytest.skip("no Go toolchain on this machine")
-    binary = tmp_path_factory.mktemp("franz") / "franz"
-    build = [go, "build", "-o", str(binary), "."]
-    subprocess.run(build, cwd=HERE / "franz", check=True, timeout=280)
-    return binary
-
-
 class Java:
     """Apache Kafka's Java code: our programs with the jars of one release."""
 
@@ -158,27 +148,64 @@ def needed(found):
     return found
 
 
+def once_in_a_run(tmp_path_factory, name, make):
+    """A folder that the first of all workers makes and the others find."""
+    home = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        home = home.parent
+    folder = home / name
+    with (home / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            unfinished = home / f"{name}.new"
+            unfinished.mkdir(exist_ok=True)
+            make(unfinished)
+            unfinished.rename(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def franz(tmp_path_factory):
+    """The franz-go program in franz/, built here."""
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("no Go toolchain on this machine")
+
+    def build(folder):
+        command = [go, "build", "-o", str(folder / "franz"), "."]
+        subprocess.run(command, cwd=HERE / "franz", check=True, timeout=280)
+
+    return once_in_a_run(tmp_path_factory, "franz", build) / "franz"
+
+
 @pytest.fixture(scope="session")
 def java(tmp_path_factory):
+    """Our Java programs, compiled with the older release: what its clients have, the newer ones still have."""
     needed(peers.java())
-    classes = tmp_path_factory.mktemp("java")
-    command = [needed(peers.javac()), "-d", str(classes), "-cp"]
-    # Compiled with the older release: what its clients have, the newer ones still have.
-    command += [f"{needed(peers.kafka_lib('3.9.2'))}/*", *map(str, (HERE / "java").glob("*.java"))]
-    subprocess.run(command, check=True, timeout=120)
-    return Java(classes)
+    class_path = f"{needed(peers.kafka_lib('3.9.2'))}/*"
+
+    def compile_all(folder):
+        command = [needed(peers.javac()), "-d", str(folder), "-cp", class_path]
+        sources = map(str, (HERE / "java").glob("*.java"))
+        subprocess.run([*command, *sources], check=True, timeout=120)
+
+    return Java(once_in_a_run(tmp_path_factory, "java-classes", compile_all))
 
 
 @pytest.fixture(scope="session")
-def kafka_tool():
+def kafka_tool(java):
     """Runs one of Kafka's command-line tools, named by its class, and returns its completed process."""
-    needed(peers.java())
+    running = {}
 
-    def run(name, *args, release="4.3.1", stdin=None, check=True):
-        jars = needed(peers.kafka_lib(release))
-        command = [peers.java(), "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", name, *args]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120)
+    def run(name, *args, release="4.3.1", stdin="", check=True):
+        if release not in running:
+            quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
+            command = [peers.java(), *quick, "-cp", java.class_path(release), "Tools"]
+            running[release] = JavaTools(command)
+        done = running[release].run(name, args, stdin)
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done
 
-    return run
+    yield run
+    for tools in running.values():
+        tools.close()

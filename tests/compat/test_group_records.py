@@ -67,7 +67,7 @@ def read(kafka_tool, address, name):
     done = kafka_tool(
         f"{FORMATTERS}.ConsoleConsumer",
         *("--bootstrap-server", address, "--topic", OFFSETS_TOPIC, "--from-beginning"),
-        *("--formatter", f"{FORMATTERS}.{name}MessageFormatter", "--timeout-ms", "3000"),
+        *("--formatter", f"{FORMATTERS}.{name}MessageFormatter", "--timeout-ms", "10000"),
         check=False,
     )
     return list(values(done.stdout))

@@ -69,7 +69,7 @@ def formatted(tmp_path_factory, kafka_tool):
             f"{FORMATTERS}.ConsoleConsumer",
             *("--bootstrap-server", address, "--topic", TOPIC, "--from-beginning"),
             *("--formatter", f"{FORMATTERS}.TransactionLogMessageFormatter"),
-            *("--timeout-ms", "3000"),
+            *("--timeout-ms", "10000"),
             check=False,
         )
         opened.abort_transaction(TIMEOUT_S)
