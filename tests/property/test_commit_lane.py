@@ -29,7 +29,8 @@ class GroupPeer(Peer):
     """A node that coordinates, a group with one member, and connections to it."""
 
     def __init__(self, settings=None):
-        super().__init__({"group.initial.rebalance.delay.ms": "0", **(settings or {})})
+        quick = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
+        super().__init__({**quick, **(settings or {})})
         self.general(frame(FindCoordinatorRequest(key="any"), 2, 0))
         self.replies = b""
         protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
