@@ -2,11 +2,13 @@
 
 import base64
 import contextlib
+import functools
 import os
 import signal
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import peers
 import pytest
@@ -23,6 +25,17 @@ def kafka_lib(release=RELEASE):
     if peers.java() is None or lib is None:
         pytest.skip(peers.reason())
     return lib
+
+
+#: What Kafka writes when it formats a directory, by release: the same for all, so it is asked once.
+FORMATTED = {}
+
+
+@functools.cache
+def class_archive(release):
+    """Where the classes that a start loads are kept as Java has them in memory, which takes half the time of loading them (AppCDS)."""
+    built = Path(peers.java()).resolve().stat().st_mtime_ns
+    return kafka_lib(release).parent / f"server-{built:x}.jsa"
 
 
 class Kafka:
@@ -50,17 +63,34 @@ class Kafka:
         return [peers.java(), *quick, "-cp", f"{kafka_lib(self.release)}/*", *map(str, words)]
 
     def __enter__(self):
+        if self.release not in FORMATTED:
+            self._format()
+            FORMATTED[self.release] = {path.name: path.read_bytes() for path in self.data.iterdir()}
+        self.data.mkdir(exist_ok=True)
+        for name, content in FORMATTED[self.release].items():
+            (self.data / name).write_bytes(content)
+        self.start()
+        return self
+
+    def _format(self):
         cluster = base64.urlsafe_b64encode(b"barnabas-tests!!").decode().rstrip("=")
         format_ = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", self.properties)
         subprocess.run(self.command(*format_), check=True, capture_output=True, timeout=120)
-        self.start()
-        return self
 
     def start(self):
         """Start it, or start it again on the same directory."""
         with self.log.open("a") as log:
-            server = self.command("kafka.Kafka", self.properties)
+            java, *rest = self.command("kafka.Kafka", self.properties)
+            server = [java, self._archive_option(), *rest]
             self.process = subprocess.Popen(server, stdout=log, stderr=log)
+
+    def _archive_option(self):
+        """Use the archive of its classes; without one, make it at the end."""
+        archive = class_archive(self.release)
+        self._made = archive.with_suffix(f".{os.getpid()}-{self.port}")
+        if archive.exists():
+            return f"-XX:SharedArchiveFile={archive}"
+        return f"-XX:ArchiveClassesAtExit={self._made}"
 
     def kill(self):
         """End it as a power switch would."""
@@ -108,6 +138,9 @@ class Kafka:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+            self._made.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            self._made.rename(class_archive(self.release))
 
 
 def free_ports(count):
