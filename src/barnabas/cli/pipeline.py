@@ -115,7 +115,11 @@ def check(ctx: click.Context, folder: Path, output: str, **options: Any) -> None
     from barnabas.pipelines.project import Project
 
     project = Project.open(folder)
-    found = check(project.folder, open_spark(project, options["master"]), _settings(ctx, options))
+    spark = open_spark(project, options["master"], quick=True)
+    try:
+        found = check(project.folder, spark, _settings(ctx, options))
+    finally:
+        spark.stop()
     if output == "table":
         for finding in found:
             click.echo(str(finding))

@@ -29,8 +29,8 @@ _LOOK_S: Final = 1.0
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def open_spark(project: Project, master: str | None) -> SparkSession:
-    """Start a session for this project; Failure if there is no Java, or the master is of another kind."""
+def open_spark(project: Project, master: str | None, *, quick: bool = False) -> SparkSession:
+    """Start a session for this project, with `quick` for work of seconds; Failure if there is no Java, or the master is of another kind."""
     from barnabas.pipelines.java import JavaMissing
     from barnabas.pipelines.jvm import CannotStart
     from barnabas.pipelines.spark_session import default_master, session
@@ -43,7 +43,7 @@ def open_spark(project: Project, master: str | None) -> SparkSession:
         "spark.sql.warehouse.dir": str(project.state / "warehouse"),
     }
     try:
-        spark = session(f"pipeline {project.name}", master=master, config=config)
+        spark = session(f"pipeline {project.name}", master=master, config=config, quick=quick)
     except (CannotStart, JavaMissing) as problem:
         raise Failure(str(problem)) from None
     if not master.startswith("local"):
