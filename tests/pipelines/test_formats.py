@@ -105,6 +105,9 @@ def test_a_type_by_itself_is_the_type_of_the_column(one):
         ({"keyFormat": "avro"}, "keyFormat avro needs a schema: set keySchema, as Avro JSON"),
         ({"valueSchema": "a INT"}, "valueSchema needs valueFormat to be json or avro: it is raw"),
         ({"valueFormat": "json", "valueSchema": '{"type": "int"}'}, "is DDL"),
+        ({"valueFormat": "json", "valueSchema": "a INT, b STRNG"}, "valueSchema has no type in 'b STRNG': did you mean STRING?"),
+        ({"valueFormat": "json", "valueSchema": "a ARRAY<STRUCT<b: NUMBER>>"}, "has no type in 'b NUMBER'"),
+        ({"valueFormat": "json", "valueSchema": "user"}, "has no type in 'user': write it as user STRING, clicks INT"),
         ({"valueFormat": "avro", "valueSchema": "a INT"}, "valueSchema is no Avro schema in JSON"),
         ({"valueFormat": "avro", "valueSchema": '"blob"'}, "valueSchema is no Avro schema: "),
         ({"valueFormat": "avro", "valueSchema": '["int", "string"]'}, 'a union of ["int", "string"] has no column type'),
@@ -117,6 +120,19 @@ def test_options_that_cannot_be(options, sentence):
     with pytest.raises(FormatError) as told:
         Formats.parse(options)
     assert sentence in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "a: INT, b: ARRAY<STRUCT<c: DECIMAL(10,2), d MAP<STRING, array<int>>>> NOT NULL COMMENT 'x, y STRNG'",
+        '`a b, INT` DATE, c string comment "it\'s", d INTERVAL DAY TO SECOND, e VARCHAR(10)',
+        "a STRUCT<>",
+    ],
+)
+def test_what_ddl_may_have(schema):
+    (column,) = Formats.parse({"valueFormat": "json", "valueSchema": schema}).columns
+    assert column.ddl == f"STRUCT<{schema}>"
 
 
 def test_an_avro_type_that_contains_itself():

@@ -135,6 +135,12 @@ def test_a_batch_has_a_start_and_an_end(more, words):
     assert words in refusal(source_options, BASE | more, streaming=False)
 
 
+def test_no_options_at_all():
+    """As Spark hands them on for tables in a catalog that cannot be used so."""
+    told = refusal(source_options, {"owner": "me"}, streaming=False)
+    assert "if it was created without a list of columns; write with df.write" in told
+
+
 def test_no_subscription_at_all():
     told = refusal(source_options, {"kafka.bootstrap.servers": "h:1"}, streaming=True)
     assert told == "give one of the options subscribe, subscribePattern, assign"

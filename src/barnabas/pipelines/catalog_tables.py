@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 PREFIX: Final = "option."
 #: What Spark puts among the options of a table.
 PROPERTIES: Final = ("owner", "location", "is_managed_location", "external", "comment", "collation", "table_type")  # fmt: skip
+#: Told who reads a table that was created with columns of its own, or who writes to one.
+WITHOUT_OPTIONS: Final = (
+    "there are no options: Spark keeps those of a table only for reading, and only if it was created without a list of columns; "
+    "write with df.write, or to a TEMPORARY VIEW with these options"
+)
 _COLUMN: Final = "topic"
 _MARK: Final = "options of the table: "
 _SECRETS: Final = ("password", "secret", "jaas", "token", "key.pem")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -41,6 +42,16 @@ _ERROR_TYPE: Final = pa.struct(
 _HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
 #: A type by itself, as INT or ARRAY<INT>, and no list of columns.
 _ONE_TYPE: Final = re.compile(r"^\w+\s*(<.*>|\(.*\))?$", re.DOTALL)
+
+#: In DDL: names in quotes, comments and the sizes of types, which are of no interest; and what stands between the rest of its signs.
+_QUOTED: Final = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"")
+_SIZE: Final = re.compile(r"\([^)]*\)")
+_PIECE: Final = re.compile(r"(?:^|[,<])([^,<>]*)")
+_TYPES: Final = (
+    "STRING", "INT", "INTEGER", "BIGINT", "LONG", "SMALLINT", "SHORT", "TINYINT", "BYTE", "BOOLEAN", "DOUBLE", "FLOAT", "REAL",
+    "DECIMAL", "DEC", "NUMERIC", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "BINARY", "CHAR", "CHARACTER", "VARCHAR",
+    "ARRAY", "MAP", "STRUCT", "VARIANT", "VOID", "INTERVAL", "GEOMETRY", "GEOGRAPHY",
+)  # fmt: skip
 
 
 class FormatError(PipelineProblem):
@@ -128,7 +139,20 @@ def _ddl(name: str, kind: str, schema: str) -> str:
         raise FormatError(
             f"{name}Schema for json is DDL, as user STRING, clicks INT: this looks like JSON"
         )
+    _check_types(name, schema)
     return schema if _ONE_TYPE.match(schema) else f"STRUCT<{schema}>"
+
+
+def _check_types(name: str, schema: str) -> None:
+    """Name a type that there is not. Spark would do that, but in words about the columns around it."""
+    plain = _SIZE.sub("", _QUOTED.sub("x", schema)).replace(":", " ")
+    for piece in _PIECE.findall(plain):
+        words = piece.split()
+        kind = words[min(1, len(words) - 1)] if words else _TYPES[0]
+        if kind.upper() not in _TYPES:
+            near = get_close_matches(kind.upper(), _TYPES, n=1)
+            hint = f"did you mean {near[0]}?" if near else "write it as user STRING, clicks INT"
+            raise FormatError(f"{name}Schema has no type in '{' '.join(words)}': {hint}")
 
 
 def _check_json(name: str, kind: t.DataType) -> None:

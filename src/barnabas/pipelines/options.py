@@ -206,6 +206,8 @@ class OptionTexts:
             for name, value in self._texts.items()
             if name.startswith(_KAFKA)
         }
+        if not given and not self._texts.keys() - {name.lower() for name in _SPARKS_OWN}:
+            raise PipelineProblem(catalog_tables.WITHOUT_OPTIONS)
         if not given.get("bootstrap.servers", "").strip():
             raise PipelineProblem(
                 "the option kafka.bootstrap.servers is missing: give HOST:PORT of one or more brokers"
