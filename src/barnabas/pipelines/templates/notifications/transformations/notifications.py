@@ -50,10 +50,8 @@ def send():
 
 
 @dp.append_flow(target="refused")
-def refuse_requests():
-    return poison.dead_letters(spark.readStream.table("requests"))
-
-
-@dp.append_flow(target="refused")
-def refuse_preferences():
-    return poison.dead_letters(spark.readStream.table("preferences"))
+def refuse():
+    read = [
+        poison.dead_letters(spark.readStream.table(each)) for each in ("requests", "preferences")
+    ]
+    return read[0].unionByName(read[1])
