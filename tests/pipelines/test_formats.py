@@ -244,3 +244,16 @@ def test_avro():
     assert reasons[1].startswith("is no value of the Avro schema")
     assert reasons[2] == "has 1 bytes after the value of the Avro schema"
     assert "mark of a schema registry (id 42)" in reasons[3]
+
+
+def test_avro_that_no_column_can_hold():
+    """Decoded, but larger than the schema says: a bad row, and its neighbours are read."""
+    price = {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 2}
+    options = {"valueFormat": "avro", "valueSchema": json.dumps(price)}
+    bad, cut = b"\x06\x01\x00\x00", b"\x06\x01"
+    done = decode(options, records(b"\x02\x7b", bad, cut), t.DecimalType(3, 2))
+    assert done.batch.column("value").to_pylist() == [Decimal("1.23"), None, None]
+    errors = [each and each["reason"] for each in done.batch.column("_error").to_pylist()]
+    assert errors[0] is None
+    assert errors[1].startswith("does not fit its type: ")
+    assert errors[2].removeprefix("is no value of the Avro schema: ")

@@ -72,6 +72,7 @@ def test_fields_missing_null_or_unknown():
         ('{"pages": [1, "x"]}', 'pages: expected BIGINT, found "x"'),
         ('{"clicks": NaN}', "clicks: expected INT, found NaN"),
         ('{"user": "a"} {"user": "b"}', "is no JSON: Extra data"),
+        ('{"user": "\\ud800"}', "does not fit its type: "),
         (b'{"user": "\xff"}', "is no UTF-8 text: byte 10 is 0xff"),
         (b"\x00\x00\x00\x00\x11{}", "the mark of a schema registry (id 17)"),
     ],

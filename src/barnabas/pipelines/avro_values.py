@@ -12,13 +12,21 @@ from __future__ import annotations
 import functools
 import io
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import fastavro
-import pyarrow as pa
 from fastavro.schema import SchemaParseException
 
-from barnabas.pipelines.json_values import REGISTRY_MARK, Misfit, Reasons, registry_reason
+from barnabas.pipelines.json_values import (
+    REGISTRY_MARK,
+    Misfit,
+    Reasons,
+    held,
+    registry_reason,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _PRIMITIVES: Final = {
     "boolean": "BOOLEAN",
@@ -150,14 +158,12 @@ def read_avro(column: pa.Array, schema: str, arrow_type: pa.DataType) -> tuple[p
             value = read(stream, parsed, None)
             problem = _rest(len(data) - stream.tell())
         except Exception as error:  # noqa: BLE001 - bytes that are no value of the schema make fastavro raise anything
-            value, problem = (
-                None,
-                f"is no value of the Avro schema: {error or type(error).__name__}",
-            )
+            why = str(error) or type(error).__name__
+            value, problem = None, f"is no value of the Avro schema: {why}"
         if problem:
             value, reasons[row] = None, _reason(data, problem)
         values.append(value)
-    return pa.array(values, arrow_type), reasons
+    return held(values, arrow_type, reasons), reasons
 
 
 def _rest(count: int) -> str:

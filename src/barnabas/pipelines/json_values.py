@@ -39,6 +39,8 @@ NEIGHBOURS: Final = 64
 #: A schema registry's mark: this byte, then an id of four, before the value.
 REGISTRY_MARK: Final = b"\x00"
 
+_CANNOT_HOLD: Final = (pa.ArrowException, ValueError, TypeError, OverflowError)
+
 
 class Misfit(ValueError):
     """A value does not fit; the text says what was found."""
@@ -134,7 +136,21 @@ def read_each(
         except Misfit as misfit:
             values.append(None)
             reasons[row] = str(misfit)
-    return pa.array(values, arrow_type), reasons
+    return held(values, arrow_type, reasons), reasons
+
+
+def held(values: list[Any], arrow_type: pa.DataType, reasons: Reasons) -> pa.Array:
+    """Make the column. What Arrow cannot hold, as half of a surrogate pair or a decimal of too many digits, is null and told, too."""
+    try:
+        return pa.array(values, arrow_type)
+    except _CANNOT_HOLD:
+        for row, value in enumerate(values):
+            try:
+                pa.array([value], arrow_type)
+            except _CANNOT_HOLD as problem:
+                values[row] = None
+                reasons[row] = f"does not fit its type: {problem}"
+    return pa.array(values, arrow_type)
 
 
 def _loads(text: bytes) -> Any:  # noqa: ANN401 - JSON
