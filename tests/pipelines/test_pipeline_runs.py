@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from cluster_kit import wait_until
 from confluent_kafka import Producer
 from pipelines.projects import make
 
@@ -108,3 +109,122 @@ def test_a_project_runs_to_the_end_of_what_is_there_and_goes_on_from_there(
     ]
     stored = spark.read.parquet(str(project / ".barnabas/continuous/tables/by_user"))
     assert stored.count() == 3
+
+
+def test_a_project_runs_until_it_is_stopped_and_outlives_what_fails(
+    tmp_path, spark, bootstrap, topic
+):
+    from barnabas.pipelines.continuous import Pipeline
+
+    broken = """
+    from pyspark import pipelines as dp
+    from pyspark.sql.functions import udf
+
+    @udf("int")
+    def never(ms):
+        raise ValueError("this code is poison")
+
+    @dp.table
+    def broken():
+        return spark.readStream.table("slow").select(never("ms").alias("x"))
+
+    @dp.materialized_view
+    def users():
+        return spark.read.table("slow").select("user").distinct()
+    """
+    project = make(tmp_path / "going", bootstrap, transformations__clicks_py=CLICKS, transformations__broken_py=broken, functions_py=FUNCTIONS)  # fmt: skip
+    send(bootstrap, topic, ["ann", "bob", "ann"])
+    pipeline = Pipeline(project, spark, {"clicks.topic": topic, "barnabas.refresh.seconds": "0.2"})
+
+    def flow(name):
+        return next(each for each in pipeline.status() if each["name"] == name)
+
+    def users():
+        return rows(pipeline.table("users"))
+
+    pipeline.start()
+    try:
+        wait_until(lambda: users() == [("ann",)], "the first record is in the view", 240)
+        wait_until(lambda: flow("broken")["restarts"] >= 2, "what fails is tried again", 240)
+        assert "this code is poison" in flow("broken")["last_error"]
+        send(bootstrap, topic, ["cem"], start=5)
+        wait_until(lambda: users() == [("ann",), ("cem",)], "the view follows", 240)
+        wait_until(lambda: flow("slow")["lag_seconds"] == 0, "everything is read", 240)
+        assert flow("slow")["restarts"] == 0
+        assert flow("slow")["rows_total"] == 6
+    finally:
+        pipeline.stop()
+    assert {each["state"] for each in pipeline.status()} == {"ended"}
+    assert rows(pipeline.table("slow").select("user", "ms")) == [("ann", 200), ("cem", 500)]
+
+
+def test_everything_that_is_wrong_is_found_before_it_runs(tmp_path, spark, bootstrap, topic):
+    from barnabas.pipelines.checking import check
+
+    wrong = """
+    from pyspark import pipelines as dp
+    import functions
+
+    @dp.table
+    def slow():
+        return spark.readStream.table("clikcs")
+
+    @dp.table
+    def clicks():
+        reader = spark.readStream.format("barnabas").option("subscribe", "nowhere")
+        return reader.option("kafka.bootstrap.servers", spark.conf.get("barnabas.bootstrap.servers")).load()
+
+    @dp.table
+    def counts():
+        return spark.readStream.table("clicks").groupBy("topic").count()
+
+    @dp.table
+    def one():
+        return spark.readStream.table("two")
+
+    @dp.table
+    def two():
+        return spark.readStream.table("one")
+
+    @dp.table
+    def batch():
+        return spark.read.table("clicks")
+
+    @dp.materialized_view
+    def boom():
+        return 1 / 0
+
+    dp.create_sink("alone", "barnabas", {"topic": "x"})
+    dp.create_sink("typo", "barnabas", {"topik": "x", "kafka.bootstrap.servers": "127.0.0.1:1"})
+
+    @dp.append_flow(target="typo")
+    def send():
+        return spark.readStream.table("clicks")
+
+    @dp.append_flow(target="tpyo")
+    def lost():
+        return spark.readStream.table("clicks")
+    """
+    functions = "from pyspark.sql import SparkSession\nspark = SparkSession.active()\n"
+    project = make(tmp_path / "wrong", bootstrap, transformations__wrong_py=wrong, functions_py=functions)  # fmt: skip
+    spec = project / "spark-pipeline.yml"
+    spec.write_text(f"{spec.read_text()}  spark.sql.warehouse.dir: /elsewhere\n")
+    (project / ".barnabas/continuous/checkpoints/old").mkdir(parents=True)
+    found = [str(each).replace(bootstrap, "HERE") for each in check(project, spark, {})]
+    expected = [
+        "functions.py:1: error: workers cannot import it",
+        "spark-pipeline.yml:8: error: spark.sql.warehouse.dir is settled when Spark starts",
+        "transformations/wrong.py:6: error: 'slow' reads 'clikcs', and there is no such table or view: did you mean 'clicks'?",
+        "transformations/wrong.py:13: error: [STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION]",
+        "transformations/wrong.py:17: error: 'one' depends on itself: one -> two -> one",
+        "transformations/wrong.py:25: error: 'batch' gives a batch, and 'batch' takes a stream",
+        "transformations/wrong.py:31: error: ZeroDivisionError: division by zero",
+        "transformations/wrong.py:33: error: nothing writes into 'alone'",
+        "transformations/wrong.py:36: error: ",
+        "transformations/wrong.py:40: error: flow 'lost' writes into 'tpyo', which is not defined: did you mean 'typo'?",
+        "spark-pipeline.yml:1: warning: ",
+        "transformations/wrong.py:8: warning: there is no topic 'nowhere' at HERE yet",
+    ]
+    for each in expected:
+        assert any(told.startswith(each) for told in found), f"{each}\n" + "\n".join(found)
+    assert not (project / ".barnabas/continuous/tables").exists()

@@ -5,6 +5,8 @@ One job: from a project and settings to a run that can be watched: its lock, its
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
 import threading
@@ -19,6 +21,7 @@ from barnabas.pipelines import run_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -43,13 +46,29 @@ def open_spark(project: Project, master: str | None, *, quick: bool = False) -> 
         "spark.sql.warehouse.dir": str(project.state / "warehouse"),
     }
     try:
-        spark = session(f"pipeline {project.name}", master=master, config=config, quick=quick)
+        with _stderr_into(project.state / "spark.log"):
+            spark = session(f"pipeline {project.name}", master=master, config=config, quick=quick)
     except (CannotStart, JavaMissing) as problem:
         raise Failure(str(problem)) from None
     if not master.startswith("local"):
         for file in project.folder.glob("*.py"):
             spark.sparkContext.addPyFile(str(file))
     return spark
+
+
+@contextlib.contextmanager
+def _stderr_into(file: Path) -> Iterator[None]:
+    """Let processes that start now complain into a file: workers that are ended in the middle of something do, at length."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    before = os.dup(2)
+    with file.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
 
 
 def run_continuous(project: Project, master: str | None, settings: Mapping[str, str]) -> None:

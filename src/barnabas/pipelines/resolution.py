@@ -119,11 +119,11 @@ class Resolver:
                 missing = _missing_table(problem.__cause__)
                 if missing is None:
                     raise
+                place = str(problem).partition(": ")[0]
                 if missing not in self._definitions.outputs:
-                    known = sorted(self._definitions.outputs)
-                    raise self._problem(flow, f"{flow.name!r} reads {missing!r}, and there is no such table or view{_near(missing, known)}") from None  # fmt: skip
+                    raise PipelineProblem(f"{place}: {flow.name!r} reads {missing!r}, and there is no such table or view{_near(missing, self._definitions.outputs)}") from None  # fmt: skip
                 if missing in self._known:
-                    raise self._problem(flow, f"{flow.name!r} reads {missing!r}, which is a sink: only tables and views can be read") from None  # fmt: skip
+                    raise PipelineProblem(f"{place}: {flow.name!r} reads {missing!r}, which is a sink: only tables and views can be read") from None  # fmt: skip
                 self.resolve_one(missing)
 
     def _call(self, flow: Flow) -> DataFrame:
