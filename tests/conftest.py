@@ -12,4 +12,4 @@ settings.register_profile("same", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile("explore" if os.environ.get("BARNABAS_EXPLORE") else "same")
 
-pytest_plugins = ["zookeeper_kit"]
+pytest_plugins = ["worker_kit", "zookeeper_kit"]

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import peers
 import pytest
+from compat.apache_kafka import shared_kafka
 from compat.java_tools import JavaTools
 from compat.members import GROUP_SETTINGS
 from process_kit import ready_line
@@ -96,6 +97,19 @@ def group_bootstrap(tmp_path_factory):
         tmp_path_factory.mktemp("group-broker"), NO_RETENTION, *GROUP_SETTINGS
     ) as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def session_kafka(tmp_path_factory):
+    """The address of an Apache Kafka for tests that leave other tests' topics and groups alone."""
+    with shared_kafka(tmp_path_factory.mktemp("kafka")) as address:
+        yield address
+
+
+@pytest.fixture(params=["barnabas", pytest.param("kafka", marks=pytest.mark.java)])
+def either_address(request):
+    """That of our broker, then that of Apache Kafka."""
+    return request.getfixturevalue("bootstrap" if request.param == "barnabas" else "session_kafka")
 
 
 @pytest.fixture

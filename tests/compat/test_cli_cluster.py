@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 from cluster_kit import CLIENT, Cluster, wait_until
-from compat.test_cli_groups import address, kafka_address  # noqa: F401  (fixtures)
 from compat.warm_tool import WarmTool
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -142,9 +141,9 @@ def test_moves_that_cannot_end_are_told_and_taken_back(cluster, tool):
     assert tool("rebalance", "cancel").text == "took back 0 moves\n"
 
 
-def test_one_broker_is_a_cluster_too(address, tmp_path):  # noqa: F811
+def test_one_broker_is_a_cluster_too(either_address, tmp_path):
     """Barnabas alone, and Apache Kafka."""
-    tool = WarmTool(address, tmp_path)
+    tool = WarmTool(either_address, tmp_path)
     tool("topic", "create", "of-one", "--if-not-exists", "-r", 1)
     described = tool.json("cluster", "describe")
     [broker] = described["brokers"]

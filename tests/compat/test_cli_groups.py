@@ -9,7 +9,6 @@ import urllib.request
 import uuid
 
 import pytest
-from compat.apache_kafka import shared_kafka
 from compat.test_up import Running
 from compat.warm_tool import WarmTool
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -18,15 +17,9 @@ NOW_MS = time.time_ns() // 1_000_000
 TIMEOUT_S = 60
 
 
-@pytest.fixture(scope="session")
-def kafka_address(tmp_path_factory):
-    with shared_kafka(tmp_path_factory.mktemp("kafka")) as address:
-        yield address
-
-
-@pytest.fixture(params=["barnabas", pytest.param("kafka", marks=pytest.mark.java)])
-def address(request):
-    return request.getfixturevalue("bootstrap" if request.param == "barnabas" else "kafka_address")
+@pytest.fixture
+def address(either_address):
+    return either_address
 
 
 @pytest.fixture

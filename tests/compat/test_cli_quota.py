@@ -3,13 +3,12 @@
 import uuid
 
 import pytest
-from compat.test_cli_groups import address, kafka_address  # noqa: F401  (fixtures)
 from compat.warm_tool import WarmTool
 
 
 @pytest.fixture
-def tool(address, tmp_path):  # noqa: F811
-    return WarmTool(address, tmp_path)
+def tool(either_address, tmp_path):
+    return WarmTool(either_address, tmp_path)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import uuid
 
 import pytest
 from cluster_kit import wait_until
-from compat.test_cli_groups import address, kafka_address  # noqa: F401  (fixtures)
 from compat.test_up import Running
 from compat.warm_tool import WarmTool
 from compat.wire_client import WireClient
@@ -19,8 +18,8 @@ TIMEOUT_S = 60
 
 
 @pytest.fixture
-def tool(address, tmp_path):  # noqa: F811
-    return WarmTool(address, tmp_path)
+def tool(either_address, tmp_path):
+    return WarmTool(either_address, tmp_path)
 
 
 @pytest.fixture

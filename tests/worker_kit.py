@@ -1,0 +1,32 @@
+"""Which worker of pytest runs which file: those whose tests share what is dear to start share a worker, too."""
+
+import functools
+import re
+from pathlib import Path
+
+from xdist.scheduler import LoadFileScheduling
+
+#: Fixtures, and the process behind each, of which every worker that needs it starts one.
+SHARED = {"spark": "spark", "session_kafka": "kafka", "either_address": "kafka"}
+ARGUMENTS = re.compile(r"^def \w+\(([^)]*)\)", re.MULTILINE)
+
+
+class ByWhatIsShared(LoadFileScheduling):
+    """A file's tests stay together, and so do files that share a fixture."""
+
+    def _split_scope(self, nodeid):
+        file = super()._split_scope(nodeid)
+        return shared_by(self.config.rootpath / file) or file
+
+
+@functools.cache
+def shared_by(path: Path):
+    """What is behind the first of the shared fixtures that is an argument of a function in this file."""
+    lists = ARGUMENTS.findall(path.read_text())
+    arguments = {word.strip() for words in lists for word in words.split(",")}
+    return next((process for name, process in SHARED.items() if name in arguments), None)
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Take the place of `--dist loadfile`."""
+    return ByWhatIsShared(config, log) if config.getvalue("dist") == "loadfile" else None
