@@ -73,16 +73,16 @@ class Host:
         self.writes = []
         self.lanes = {}
         self.controller = Controller(self.settings, self.epoch)
-        self.do(
-            self.controller.load(
-                Snapshot(
-                    list(self.live.values()),
-                    [self.read_topic(name) for name in self.topics],
-                    {id_: ReadState(*state) for id_, state in self.states.items()},
-                    list(self.deletions),
-                    dict(self.unclean),
-                )
-            )
+        self.do(self.controller.load(self.snapshot()))
+
+    def snapshot(self):
+        """All that the store holds."""
+        return Snapshot(
+            list(self.live.values()),
+            [self.read_topic(name) for name in self.topics],
+            {id_: ReadState(*state) for id_, state in self.states.items()},
+            list(self.deletions),
+            dict(self.unclean),
         )
 
     def do(self, effects):
@@ -168,7 +168,11 @@ class Host:
         assert set(leadership.in_sync) <= set(replicas) or not is_ours
         assert leadership.leader in (NO_LEADER, *leadership.in_sync)
         if before is not None:
-            assert leadership.leader_epoch == before.leader_epoch + is_ours
+            known = self.controller.view.partition(id_)
+            if known is None or known.log_ends is None:
+                assert leadership.leader_epoch == before.leader_epoch + is_ours
+            else:
+                assert leadership.leader_epoch > before.leader_epoch
         if leadership.leader != NO_LEADER:
             one = self.leaders.setdefault((id_, leadership.leader_epoch), leadership.leader)
             assert one == leadership.leader, "two leaders in one epoch"

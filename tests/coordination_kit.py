@@ -75,6 +75,9 @@ class Client:
     def on_expired(self):
         self.note(self.events, ("expired",))
 
+    def on_gone_back(self):
+        self.note(self.events, ("gone back",))
+
 
 def calls_of(port, path, call):
     port.watch(path, call)

@@ -146,6 +146,10 @@ class FuzzEvents:
         """Hear from the store what has changed."""
         self._later.extend(watch.call for watch in self._watches if watch.path in paths)
 
+    def on_put_back(self) -> None:
+        """Go on in a session that the store knows."""
+        self._session = self._store.open_session("")
+
     def cut(self, *, at_once: bool) -> None:
         """Is never cut off."""
 

@@ -280,6 +280,9 @@ class SessionListener(Protocol):
     def on_expired(self) -> None:
         """Hear that the session is over and its ephemeral paths are gone. A new session is sought without being asked."""
 
+    def on_gone_back(self) -> None:
+        """Hear that the store was put back: it has forgotten transactions that were seen here. `on_expired` follows."""
+
 
 class Coordination(Protocol):
     """The small shared memory of a cluster: ZooKeeper, or a stand-in on one node.

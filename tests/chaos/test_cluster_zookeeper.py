@@ -1,10 +1,18 @@
-"""F6: ZooKeeper dies, hangs, or loses its quorum. Leaders go on, and when it is back nothing is lost and one is controller."""
+"""F6: ZooKeeper dies, hangs, loses its quorum, or is put back to an older state. Leaders go on, and then nothing is lost and one is controller."""
 
+import shutil
 import signal
 import time
 
 import pytest
-from cluster_kit import SESSION_MS, Cluster, assert_logs_equal, only_in_make_chaos, wait_until
+from cluster_kit import (
+    PATIENCE_S,
+    SESSION_MS,
+    Cluster,
+    assert_logs_equal,
+    only_in_make_chaos,
+    wait_until,
+)
 from confluent_kafka import KafkaError, KafkaException
 from load_kit import Load, assert_nothing_lost
 from zookeeper_kit import zookeeper_jars
@@ -41,7 +49,11 @@ def start_again(servers):
 
 
 def all_say(cluster, word):
-    return all(word in broker.log for broker in cluster.brokers.values())
+    return all_of(cluster, cluster.brokers, word)
+
+
+def all_of(cluster, broker_ids, word):
+    return all(word in cluster.brokers[broker_id].log for broker_id in broker_ids)
 
 
 def check_alive(cluster, load, killed):
@@ -116,3 +128,40 @@ def test_it_loses_its_quorum_for_a_while(cluster, servers):
         check_alive(cluster, load, 3)
     assert_nothing_lost(cluster, "t", load)
     assert_logs_equal(cluster, "t")
+
+
+def test_it_is_put_back_to_an_older_state(cluster, servers):
+    """By then others led, in later epochs, and one of them was not in sync: the copy says otherwise."""
+    (server,) = servers.servers
+    copy = server.folder / "copy"
+    with Load(cluster, "t") as load:
+        load.wait_for_more()
+        shutil.copytree(server.folder / "data", copy)
+        cluster.kill(1)
+        wait_until(lambda: 1 not in cluster.leaders("t"), "others lead")
+        load.wait_for_more()
+        server.kill()
+        shutil.rmtree(server.folder / "data")
+        shutil.copytree(copy, server.folder / "data")
+        load.wait_for_more(300)
+        start_again([server])
+        wait_until(lambda: all_of(cluster, (2, 3), "ZooKeeper has gone back"), "they see that")
+        load.wait_for_more()
+        cluster.start(1)
+        check_alive(cluster, load, 2)
+    assert_nothing_lost(cluster, "t", load)
+    assert_logs_equal(cluster, "t")
+
+
+def test_it_is_replaced_by_another_one(cluster, servers):
+    """A broker does not join a cluster that is not its own: it stops, and says why."""
+    (server,) = servers.servers
+    server.kill()
+    shutil.rmtree(server.folder / "data")
+    (server.folder / "data").mkdir()
+    start_again([server])
+    for broker in cluster.brokers.values():
+        code = broker.process.wait(PATIENCE_S)
+        broker.kill()
+        assert code == 1
+        assert "ZooKeeper is now empty, and this broker has data of the cluster" in broker.log

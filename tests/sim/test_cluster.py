@@ -9,9 +9,11 @@ import pytest
 
 from barnabas.broker import cluster_view, follower, members
 from barnabas.broker.in_sync import InSyncKeeper
+from barnabas.broker.orders import Orders
 from barnabas.core.controller.view import ClusterView
 from barnabas.core.partition import PartitionState
 from barnabas.model.errors import ErrorCode
+from barnabas.sim import cluster_faults
 from barnabas.sim.cluster_run import run_cluster
 
 SEEDS_PER_PUSH = 200
@@ -127,3 +129,13 @@ def test_a_broker_that_does_not_register_again_is_found(monkeypatch):
 
     monkeypatch.setattr(members.Members, "on_connected", forget)
     first_violation("work gets done")
+
+
+def test_an_order_of_a_store_that_was_put_back_is_found_where_it_is_obeyed(monkeypatch):
+    """As Apache Kafka does, which compares epochs of what it was told since it started, and no more."""
+    monkeypatch.setattr(cluster_faults, "PUT_BACK_LIKELIHOOD", 1.0)
+    monkeypatch.setattr(Orders, "on_gone_back", lambda _self: None)
+    monkeypatch.setattr(
+        Orders, "_is_past", lambda _self, had, told: told.leader_epoch < had.state.leader_epoch
+    )
+    first_violation("work gets done", "one leader per epoch", *LOST)

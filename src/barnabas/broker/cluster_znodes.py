@@ -95,21 +95,28 @@ class Term(NamedTuple):
     version: int
 
 
-def elect_operations(broker_id: int, before: Term | None, now_ms: int) -> list[Operation]:
-    """Become controller in the epoch after `before`; refused if somebody else was faster."""
+def elect_operations(
+    broker_id: int, before: Term | None, epoch: int, now_ms: int
+) -> list[Operation]:
+    """Become controller in this epoch, after `before`; refused if somebody else was faster."""
     data = {
         "version": 2,
         "brokerid": broker_id,
         "timestamp": str(now_ms),
         "kraftControllerEpoch": -1,
     }
-    epoch = str(1 if before is None else before.epoch + 1).encode()
+    data_of_epoch = str(epoch).encode()
     return [
-        Create(CONTROLLER_EPOCH, epoch)
+        Create(CONTROLLER_EPOCH, data_of_epoch)
         if before is None
-        else SetData(CONTROLLER_EPOCH, epoch, before.version),
+        else SetData(CONTROLLER_EPOCH, data_of_epoch, before.version),
         Create(CONTROLLER, _encode(data), ephemeral=True),
     ]
+
+
+def raise_epoch_operation(term: Term, by: int) -> Operation:
+    """Go on in a later epoch; refused if there is a newer controller."""
+    return SetData(CONTROLLER_EPOCH, str(term.epoch + by).encode(), term.version)
 
 
 def read_term(node: ZNode | None) -> Term | None:

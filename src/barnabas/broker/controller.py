@@ -10,6 +10,8 @@ Must not decide anything about partitions.
 | the office is ours                     | reads everything, tells everybody everything, goes on with what is undone |
 | a write meets a newer version          | reads it again, and lets the machine decide again                        |
 | a newer epoch, or the session is over  | gives the office up: nothing that is under way is told any more          |
+| a broker has heard of a later epoch    | and the store has not: it was put back. Begins again in a much later one |
+| an older version than was written      | the store was put back: begins again with what it holds                  |
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from barnabas.broker.telling import Telling
 from barnabas.core.controller.assignment import Assignment
 from barnabas.core.controller.controller import Controller
 from barnabas.core.controller.effects import Effects
+from barnabas.core.controller.progress import StoreGoneBack
 from barnabas.core.controller.settings import ControllerSettings
 from barnabas.core.controller.view import Leadership, ReadState, ReadTopic, Snapshot
 from barnabas.model.ids import TopicId, TopicPartition, topic_id_from_text, topic_id_text
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Done, Task
     from barnabas.core.controller.effects import StateWrite, Stop, TopicWrite
+    from barnabas.core.controller.view import LogEnd
     from barnabas.model.cluster import LiveBroker
     from barnabas.ports import Operation, Watch, ZNode
 
@@ -61,8 +65,13 @@ _RETRY_MS: Final = 200
 _AGAIN_MS: Final = 1_000
 
 
+#: How far to go ahead when a broker has heard of a later epoch than the store holds. As often as that, and no more: nobody needs to
+#: obey a broker that says it for ever.
+_LEAPS: Final = (10, 1_000, 100_000)
+
+
 class _Deposed(Exception):
-    """There is a newer controller."""
+    """There is a newer controller, or there must be: a text says why."""
 
 
 class ControllerSeat:
@@ -75,6 +84,11 @@ class ControllerSeat:
         self._watch: Watch | None = None
         self._is_looking = False
         self._look_again = False
+        self._leaps = list(_LEAPS)
+
+    def next_leap(self) -> int:
+        """Return by how much to raise the epoch of a store that was put back; 0 when that was done often enough."""
+        return self._leaps.pop(0) if self._leaps else 0
 
     def start(self) -> None:
         """Look, and look again whenever something may have changed."""
@@ -137,13 +151,15 @@ class ControllerSeat:
         found = yield partial(coordination.read, cluster_znodes.CONTROLLER_EPOCH)
         before = cluster_znodes.read_term(found)
         now_ms = node.world.clock.now_ms()
-        operations = cluster_znodes.elect_operations(node.broker_id, before, now_ms)
+        # The store may have been put back: brokers that live refuse orders of an epoch before the last one they heard of.
+        last = max(node.members.orders.controller_epoch, 0 if before is None else before.epoch)
+        operations = cluster_znodes.elect_operations(node.broker_id, before, last + 1, now_ms)
         self._look_again = True  # whoever won is found by looking
         try:
             yield partial(coordination.commit, operations)
         except CoordinationError:
             return
-        log.info("elected as controller in epoch %d", 1 if before is None else before.epoch + 1)
+        log.info("elected as controller in epoch %d", last + 1)
 
     def _take_office(self, term: Term) -> None:
         self._node.cluster.controller_id = self._node.broker_id
@@ -254,7 +270,9 @@ class Office:
         if problem is None or self._is_closed:
             return
         if isinstance(problem, _Deposed):
-            self._on_deposed("another broker was elected")
+            self._on_deposed(str(problem) or "another broker was elected")
+        elif isinstance(problem, StoreGoneBack):
+            self._on_deposed(f"ZooKeeper was put back to an older state ({problem})")
         else:
             log.critical("the controller failed; it begins anew", exc_info=problem)
             self._on_deposed("it failed")
@@ -321,6 +339,14 @@ class Office:
     ) -> None:
         """Take a broker's answer to its roles."""
         self.submit(_plain(lambda machine: machine.on_replica_errors(broker, offline, online)))
+
+    def on_roles_refused(self, refused: list[TopicPartition]) -> None:
+        """Take a broker's answer that it knows of later leaders."""
+        self.submit(_plain(lambda machine: machine.on_roles_refused(refused)))
+
+    def on_log_ends(self, broker: int, ends: dict[TopicPartition, LogEnd]) -> None:
+        """Take what a broker says of its logs."""
+        self.submit(_plain(lambda machine: machine.on_log_ends(broker, ends)))
 
     def on_stops_answered(self, done: Sequence[Stop], failed: Sequence[Stop]) -> None:
         """Take a broker's answer to what it was to give up."""
@@ -498,7 +524,14 @@ def _load(office: Office) -> Generator[Any, Any, Effects]:
     )  # fmt: skip
     office.is_loaded = True
     return office.machine.load(
-        Snapshot(brokers, topics, states, deletions or (), _unclean_topics(settings))
+        Snapshot(
+            brokers,
+            topics,
+            states,
+            deletions or (),
+            _unclean_topics(settings),
+            doubted=office.node.members.orders.outlived,
+        )
     )
 
 
@@ -507,7 +540,16 @@ def _look_at_term(office: Office) -> Generator[Any, Any, Effects]:
     found = yield partial(office.node.world.coordination.read, cluster_znodes.CONTROLLER_EPOCH)
     if cluster_znodes.read_term(found) != office.term:
         raise _Deposed
-    return Effects()
+    leap = office.node.members.controller.next_leap()
+    if not leap:
+        log.error("a broker says for ever that it has heard of a later controller: restart it")
+        return Effects()
+    raised = cluster_znodes.raise_epoch_operation(office.term, leap)
+    try:
+        yield partial(office.node.world.coordination.commit, [raised])
+    except CoordinationError:
+        raise _Deposed from None
+    raise _Deposed("ZooKeeper was put back to an older state: a broker has heard of a later epoch")
 
 
 def _look_at_brokers(office: Office) -> Generator[Any, Any, Effects]:

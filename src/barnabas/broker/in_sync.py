@@ -65,6 +65,8 @@ class InSyncKeeper:
         """Change who is in sync on a partition, if somebody fell behind or caught up."""
         if replica.offline or self._node.stopping:
             return
+        if replica.key in self._node.members.orders.outlived:
+            return  # its version may be of something else by now
         now_ms = self._node.world.clock.monotonic_ms()
         planned = replica.state.plan_in_sync(now_ms, self._node.cluster.brokers)
         if planned is None:

@@ -8,6 +8,9 @@ registers again, as another one. Must not know: who leads what, how the session 
 | connected    | registers, if the session is new                                                             |
 | suspended    | goes on serving what it leads: nobody else leads it before the session has expired           |
 | expired      | gives up the controller's office; what it leads, others may lead now: writes to the store fail, and orders come once it is registered again |
+| gone back    | ZooKeeper was put back to an older state: orders must be of later epochs than those known here  |
+
+It registers again only where the store is still that of its cluster; in another one it stops.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker import cluster_znodes
+from barnabas.broker import cluster_znodes, znodes
 from barnabas.broker.channel import Channel, Unreachable
 from barnabas.broker.cluster_topics import ClusterTopics
 from barnabas.broker.config_notices import ConfigNotices
@@ -47,6 +50,10 @@ _RETRY_MS: Final = 200
 
 class IdTaken(OSError):
     """Another broker with this id is registered and lives."""
+
+
+class OtherCluster(OSError):
+    """The store is not, or not any more, that of the cluster whose data this broker has."""
 
 
 class AddressTaken(OSError):
@@ -122,7 +129,7 @@ class Members:
         self.session_id = session_id
         if is_new and self.broker_epoch >= 0 and not self._is_registering:
             self.is_registered = False
-            drive(self._register(), self._on_registered_again)
+            drive(self._register_again(), self._on_registered_again)
         else:
             self.controller.look()
 
@@ -136,9 +143,47 @@ class Members:
         self.is_registered = False
         self.controller.leave("the session has expired")
 
+    def on_gone_back(self) -> None:
+        """Hear that the store has forgotten what was seen there."""
+        self.orders.on_gone_back()
+
+    def _register_again(self) -> Task[None]:
+        """Register where nothing else can be done: what is left of a registration before is waited for."""
+        self._is_registering = True
+        try:
+            yield from self._check_cluster()
+        finally:
+            self._is_registering = False
+        while not self.is_registered and not self._node.stopping:
+            try:
+                yield from self._register()
+            except IdTaken as problem:
+                log.error("cannot register again: %s", problem)
+
+    def _check_cluster(self) -> Task[None]:
+        """Make sure that the store is still that of this cluster. OtherCluster if it is not."""
+        node = self._node
+        while not node.stopping:
+            try:
+                found = yield partial(node.world.coordination.read, znodes.CLUSTER_ID)
+            except OSError:
+                yield partial(node.pause, _RETRY_MS)
+                continue
+            there = None if found is None else znodes.read_cluster_id({znodes.CLUSTER_ID: found})
+            if there != node.cluster_id:
+                what = f"of the cluster {there}" if there else "empty"
+                raise OtherCluster(
+                    f"ZooKeeper is now {what}, and this broker has data of the cluster {node.cluster_id}:"
+                    " put ZooKeeper's data back, or look at zookeeper.connect"
+                )
+            return
+
     def _on_registered_again(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
         if problem is None:
             self.controller.look()
+        elif isinstance(problem, OtherCluster):
+            log.critical("%s", problem)
+            self._node.on_doomed(problem)
         elif not self._node.stopping:
             log.critical("cannot register again", exc_info=problem)
 

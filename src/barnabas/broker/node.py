@@ -129,6 +129,8 @@ class Node:
         self.creating: dict[str, str] = {}
         self.fetch_bytes_max = config.get_int("fetch.max.bytes")
         self.stopping = False
+        #: Is told why this broker cannot go on: the process is to stop.
+        self.on_doomed: Callable[[Exception], None] = _raise
         self.upkeep = Upkeep(self)
         self._apis: Mapping[int, Api] = dispatch.TABLE
         #: Which faults of ours were told.
@@ -438,3 +440,7 @@ class Node:
 
     def _random_session_id(self) -> int:
         return int.from_bytes(self.world.rng.random_bytes(4)) & 0x7FFFFFFF or 1
+
+
+def _raise(problem: Exception) -> None:
+    raise problem

@@ -89,6 +89,10 @@ class Notices:
 
     def _take_new(self, names: Sequence[str]) -> Task[None]:
         new = [name for name in names if notice_number(name) > self._seen]
+        if names and notice_number(names[-1]) < self._seen:
+            # The store was put back to an older state: later notices went with what they told of.
+            yield from self._take_all()
+            self._seen, new = notice_number(names[-1]), []
         if new and notice_number(new[0]) > self._seen + 1:
             yield from self._take_all()
             self._seen = notice_number(new[-1])

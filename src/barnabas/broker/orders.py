@@ -21,7 +21,7 @@ from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
@@ -57,6 +57,8 @@ class Orders:
         """Have heard of no controller."""
         self._node = node
         self.controller_epoch = 0
+        #: Leader epochs that were known when the store was found to have gone back: an order must be of a later one.
+        self._outlived: dict[TopicPartition, int] = {}
         self._turns = Turns()
         self._watchers: list[tuple[Callable[[], bool], Done]] = []
 
@@ -167,8 +169,14 @@ class Orders:
         if replica.topic.id != topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         state = replica.state
-        if told.leader_epoch < state.leader_epoch:
+        if self._is_past(replica, told):
+            log.error(
+                "%s: refused to be led by broker %d in epoch %d: here epoch %d is known, and the log has records of epoch %d."
+                " If ZooKeeper was put back to an older state, the controller finds out who must lead",
+                key, told.leader, told.leader_epoch, state.leader_epoch, replica.log.epochs.latest,
+            )  # fmt: skip
             return ErrorCode.STALE_CONTROLLER_EPOCH
+        self._outlived.pop(key, None)
         state.min_in_sync = replica.config.min_insync_replicas
         state.lag_max_ms = node.config.get_int("replica.lag.time.max.ms")
         try:
@@ -179,6 +187,29 @@ class Orders:
         except OSError as problem:
             replica.on_disk_error(problem, "begin an epoch")
         return ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else ErrorCode.NONE
+
+    def on_gone_back(self) -> None:
+        """Hear that the store was put back to an older state: what it says of epochs that are known here may be about others."""
+        self._outlived |= {
+            replica.key: replica.state.leader_epoch for replica in self._node.replicas
+        }
+
+    @property
+    def outlived(self) -> Collection[TopicPartition]:
+        """Partitions of which nothing newer was heard since the store was put back: what is known here and what it holds do not fit."""
+        return self._outlived.keys()
+
+    def _is_past(self, replica: Replica, told: LeaderAndIsrPartitionState) -> bool:
+        """Tell whether a role is older than what is known here: whoever took it would give up records of later leaders.
+
+        Kafka compares what it was told since it started, and lets a broker lead in an epoch before the last one of its log.
+        """
+        state = replica.state
+        if told.leader_epoch <= self._outlived.get(replica.key, -1):
+            return True
+        if told.leader_epoch == state.leader_epoch:
+            return told.leader != state.leader
+        return told.leader_epoch < max(state.leader_epoch, replica.log.epochs.latest)
 
     def _lead(self, replica: Replica, told: LeaderAndIsrPartitionState) -> None:
         node, state, log_ = self._node, replica.state, replica.log

@@ -24,6 +24,7 @@ from barnabas.broker.call import join
 from barnabas.broker.config_changes import ResourceType as ConfigType
 from barnabas.broker.gate import denial
 from barnabas.model.acl import CLUSTER_NAME, Operation, ResourceType
+from barnabas.model.cluster import ANY_REPLICA
 from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -141,9 +142,9 @@ _PRODUCE_TOPICS: Final = _each_topic(_O.WRITE, "topic_data", ids_since=_PRODUCE_
 
 
 def _list_offsets(gate: Gate, call: Call, refuse: Refuse) -> Any:  # noqa: ANN401
-    """Need the topics; a follower may read all of them anyway, and asks where they begin."""
-    is_follower = call.request.replica_id >= 0
-    if is_follower and gate.allows_cluster(call, _O.CLUSTER_ACTION, quietly=True):
+    """Need the topics; a broker may read all of them anyway, and asks where they begin, or how far another's logs go."""
+    is_broker = call.request.replica_id >= 0 or call.request.replica_id == ANY_REPLICA
+    if is_broker and gate.allows_cluster(call, _O.CLUSTER_ACTION, quietly=True):
         return None
     return _each(_O.DESCRIBE, _R.TOPIC, "topics", "name")(gate, call, refuse)
 

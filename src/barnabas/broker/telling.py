@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.channel import Channel, Unreachable
+from barnabas.broker.log_ends import ask_ends
 from barnabas.broker.orders import DELETED
 from barnabas.broker.tasks import drive
 from barnabas.model.errors import ErrorCode
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from barnabas.core.controller.effects import Effects, Stop
     from barnabas.core.controller.view import PartitionView
     from barnabas.model.cluster import LiveBroker
+    from barnabas.wire.messages.leader_and_isr import LeaderAndIsrResponse
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,8 @@ UPDATE_METADATA_VERSION: Final = 8
 PARTITIONS_MAX: Final = 5_000
 #: How long to wait before a broker is told again that believes in a later controller.
 REFUSED_MS: Final = 10_000
+#: How long to wait before a broker is asked again for the ends of logs that it cannot tell.
+UNKNOWN_END_MS: Final = 1_000
 #: By their numbers.
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -89,6 +93,10 @@ class Telling:
             listener = self._listeners.get(stop.broker)
             if listener is not None:
                 listener.stops[stop] = None
+        for ask in effects.ask:
+            listener = self._listeners.get(ask.broker)
+            if listener is not None:
+                listener.asked[ask.partition] = None
         for broker_id in effects.announce_all_to:
             listener = self._listeners.get(broker_id)
             if listener is not None:
@@ -121,6 +129,8 @@ class _Listener:
         self.roles: dict[TopicPartition, bool] = {}
         self.news: dict[TopicPartition, None] = {}
         self.stops: dict[Stop, None] = {}
+        #: Partitions of which it is to tell how far its log goes.
+        self.asked: dict[TopicPartition, None] = {}
         self.is_brokers_due = True
         self._is_telling = False
         self._is_closed = False
@@ -148,7 +158,7 @@ class _Listener:
 
     def _tell(self) -> Task[None]:
         while not self._is_closed and (
-            self.is_brokers_due or self.roles or self.news or self.stops
+            self.is_brokers_due or self.roles or self.asked or self.news or self.stops
         ):
             if self.is_brokers_due:
                 self.is_brokers_due = False
@@ -156,6 +166,8 @@ class _Listener:
                     self.is_brokers_due = True
             elif self.roles:
                 yield from self._tell_roles()
+            elif self.asked:
+                yield from self._ask_ends()
             elif self.news:
                 some = list(self.news)[:PARTITIONS_MAX]
                 for key in some:
@@ -177,8 +189,7 @@ class _Listener:
         if code == ErrorCode.STALE_CONTROLLER_EPOCH:
             # As in Kafka its word alone ends no term: the store knows better what epoch it is.
             log.error(
-                "broker %d refuses the orders of epoch %d: it has heard a later one, and obeys again"
-                " when it is restarted, unless that one is true",
+                "broker %d refuses the orders of epoch %d: it has heard a later one",
                 self.broker.id, self._office.epoch,
             )  # fmt: skip
             self._office.on_order_refused()
@@ -203,19 +214,32 @@ class _Listener:
             for key, is_new in some.items():
                 self.roles[key] = is_new or self.roles.get(key, False)
             return
+        self._on_roles_answered(request, response)
+
+    def _on_roles_answered(
+        self, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
+    ) -> None:
         names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
-        offline, online = [], []
+        offline, online, refused = [], [], []
         for topic in response.topics:
             for partition in topic.partition_errors:
                 key = TopicPartition(names[topic.topic_id], partition.partition_index)
                 code = ErrorCode(partition.error_code)
                 if code == ErrorCode.KAFKA_STORAGE_ERROR:
                     offline.append(key)
+                elif code == ErrorCode.STALE_CONTROLLER_EPOCH:
+                    refused.append(key)
                 elif code:
                     log.warning("broker %d, %s: %s", self.broker.id, key, code.name)
                 else:
                     online.append(key)
         self._office.on_roles_taken(self.broker.id, offline, online)
+        if refused:
+            log.error(
+                "broker %d knows of later leader epochs of %d partitions than ZooKeeper, such as %s: all replicas are asked for their logs",
+                self.broker.id, len(refused), refused[0],
+            )  # fmt: skip
+            self._office.on_roles_refused(refused)
 
     def _roles_request(self, some: Mapping[TopicPartition, bool]) -> LeaderAndIsrRequest:
         view = self._office.machine.view
@@ -245,6 +269,31 @@ class _Listener:
                 if at is not None
             ],
         )
+
+    # How far its logs go
+
+    def _ask_ends(self) -> Task[None]:
+        some = list(self.asked)[:PARTITIONS_MAX]
+        for key in some:
+            del self.asked[key]
+        ends = yield from ask_ends(self._channel, self._node.broker_id, some)
+        self._office.on_log_ends(self.broker.id, ends)
+        missing = [key for key in some if key not in ends]
+        if missing:
+            log.warning("broker %d does not tell how far %s goes", self.broker.id, missing[0])
+            self._ask_later(missing)
+
+    def _ask_later(self, some: Iterable[TopicPartition]) -> None:
+        def again() -> None:
+            view = self._office.machine.view
+            known = ((key, view.partition(key)) for key in some)
+            self.asked |= {
+                key: None for key, p in known if p is not None and p.log_ends is not None
+            }
+            self.go_on()
+
+        clock, timers = self._node.world.clock, self._node.world.timers
+        timers.call_at(clock.monotonic_ms() + UNKNOWN_END_MS, again)
 
     # What clients are told
 

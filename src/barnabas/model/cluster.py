@@ -6,8 +6,12 @@ Plain values; who changes them and when is the broker's business.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from barnabas.model.ids import folded
+
+#: The replica id to which any replica answers, whoever leads, with the end of its own log (Kafka's debugging id).
+ANY_REPLICA: Final = -2
 
 
 @dataclass(slots=True, frozen=True)

@@ -64,6 +64,7 @@ class RunningBroker:
         self.node = Node(config, world)
         self.node.upkeep.compaction.make_cleaner = self._make_cleaner
         self.node.authentication.read_url = _read_url
+        self.node.on_doomed = self._on_doomed
         self.server = Server(self.loop, self.node)
         self._failure: BaseException | None = None
         self._stopping = False
@@ -112,6 +113,11 @@ class RunningBroker:
             connection_timeout_ms=None if connection_timeout is None else int(str(connection_timeout)),
             access=access_options(config),
         )  # fmt: skip
+
+    def _on_doomed(self, problem: Exception) -> None:
+        """Stop in order, and end with this problem."""
+        self._failure = problem
+        self._begin_stop(discard=False)
 
     def _drive(self, task: Task[Any], then: Callable[[], None]) -> None:
         def finished(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401

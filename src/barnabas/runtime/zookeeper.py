@@ -225,6 +225,11 @@ class ZooKeeperStore:
         for done in waiting:
             self.loop.post(partial(done, (), problem))
 
+    def on_gone_back(self) -> None:
+        """Tell the listeners."""
+        for listener in self._listeners:
+            listener.on_gone_back()
+
     def on_unreachable(self, problem: NotConnected) -> None:
         """Let commits that wait fail."""
         for done in self._commits.take_waiting():

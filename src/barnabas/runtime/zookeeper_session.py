@@ -10,6 +10,10 @@ sent once at most; what was asked in a session that has expired fails.
 | SUSPENDED       | queries wait; after the session's time-out without a connection they fail           |
 | LOST, expired   | everything under way fails; kazoo seeks a new session                               |
 | LOST, closed    | its thread has died of something unforeseen: another client takes the session over  |
+
+ZooKeeper refuses who has seen a later transaction than its own last one: then it was put back to an older state, and would refuse for
+ever. So after the session's time-out without a connection another client takes over that has seen none; if ZooKeeper has gone back
+indeed, that is told, and the session ends: nothing that was known of the store holds any more.
 """
 
 from __future__ import annotations
@@ -78,6 +82,9 @@ class SessionOwner(Protocol):
     def on_expired(self) -> None:
         """Hear that the session is over."""
 
+    def on_gone_back(self) -> None:
+        """Hear that ZooKeeper was put back to an older state; `on_expired` follows."""
+
     def on_unreachable(self, problem: NotConnected) -> None:
         """Hear that waiting has no sense any more: what waits is to fail."""
 
@@ -120,6 +127,8 @@ class ZooKeeperSession:
         self.unreachable: NotConnected | None = None
         self._is_closing = False
         self._identity: tuple[int, bytes] | None = None
+        #: The last transaction that a client before has seen, until it is known that ZooKeeper has it.
+        self._seen_zxid = 0
         self._numbers = count()
         self._under_way: dict[int, Answer] = {}
         self._queries_under_way = 0
@@ -222,18 +231,43 @@ class ZooKeeperSession:
 
     def _on_state(self, client: KazooClient, state: str) -> None:
         """Bring a state to the loop. Called on kazoo's thread."""
+        act: Callable[[], None]
         if state == KazooState.CONNECTED:
-            self._loop.post(partial(self._on_connected, client.client_id))
+            act = partial(self._on_connected, client.client_id)
         elif state == KazooState.LOST and client.client_state == KeeperState.EXPIRED_SESSION:
-            self._loop.post(self._on_expired)
+            act = self._on_expired
         elif state == KazooState.LOST:
-            self._loop.post(self._on_died)
+            act = self._on_died
         else:
-            self._loop.post(self._on_suspended)
+            act = self._on_suspended
+        self._loop.post(lambda: act() if client is self._client and not self._is_closing else None)
 
     def _on_connected(self, identity: tuple[int, bytes]) -> None:
-        if self._is_closing:
+        """Send `sync` before everything: another server may lag behind the last one, and what follows must not see less than was done."""
+        if self._seen_zxid:
+            self._send(_sync, partial(self._on_synced, identity))
+        else:
+            self._send(_sync, lambda _path, _error: None)
+            self._go_on(identity)
+
+    def _on_synced(self, identity: tuple[int, bytes], _path: str, error: Exception | None) -> None:
+        """See whether ZooKeeper knows what was seen of it."""
+        if error is not None:
+            return  # the connection is lost again
+        seen, self._seen_zxid = self._seen_zxid, 0
+        if self._client.last_zxid >= seen:
+            self._go_on(identity)
             return
+        log.error(
+            "ZooKeeper has gone back: its last transaction is 0x%x, and 0x%x was seen here."
+            " It was put back to an older state, or is another one",
+            self._client.last_zxid, seen,
+        )  # fmt: skip
+        self._owner.on_gone_back()
+        self._on_expired()
+        self._reopen()
+
+    def _go_on(self, identity: tuple[int, bytes]) -> None:
         is_new = self._identity is None or self._identity[0] != identity[0]
         log.info(
             "connected to ZooKeeper, %s session 0x%x", "new" if is_new else "same", identity[0]
@@ -243,13 +277,11 @@ class ZooKeeperSession:
         self.unreachable = None
         if self._patience is not None:
             self._patience.cancel()
-        # Another server may lag behind the last one: what follows must not see less than was done there.
-        self._send(lambda client: client.sync_async("/"), lambda _path, _error: None)
         self._ask_waiting()
         self._owner.on_connected(identity[0], is_new=is_new)
 
     def _on_suspended(self) -> None:
-        if self._is_closing or not self._is_connected:
+        if not self._is_connected:
             return
         log.warning("the connection to ZooKeeper is lost")
         self._is_connected = False
@@ -257,7 +289,7 @@ class ZooKeeperSession:
         self._owner.on_suspended()
 
     def _on_expired(self) -> None:
-        if self._is_closing or self._identity is None:
+        if self._identity is None:
             return
         log.error("the session with ZooKeeper has expired")
         self._is_connected = False
@@ -271,16 +303,14 @@ class ZooKeeperSession:
         _fail(waiting, NotConnected("the session with ZooKeeper has expired"))
 
     def _on_died(self) -> None:
-        if self._is_closing:
-            return
         log.error("the connection to ZooKeeper failed; trying again")
         self._on_suspended()
         self._loop.call_at(self._loop.clock.monotonic_ms() + _REOPEN_MS, self._reopen)
 
     def _reopen(self) -> None:
         if not self._is_closing:
-            threading.Thread(target=_end, args=(self._client,), daemon=True).start()
-            self._client = self._open()
+            before, self._client = self._client, self._open()
+            threading.Thread(target=_end, args=(before,), daemon=True).start()
 
     def _be_patient(self, timeout_ms: int) -> None:
         """Let requests wait for a connection, but not for ever."""
@@ -299,11 +329,18 @@ class ZooKeeperSession:
         waiting, self._waiting = self._waiting, deque()
         _fail(waiting, problem)
         self._owner.on_unreachable(problem)
+        if self._identity is not None:
+            self._seen_zxid = max(self._seen_zxid, self._client.last_zxid)
+            self._reopen()
 
 
 def _fail(requests: Iterable[tuple[Call, Answer]], problem: NotConnected) -> None:
     for _call, answer in requests:
         answer(None, problem)
+
+
+def _sync(client: KazooClient) -> Any:  # noqa: ANN401
+    return client.sync_async("/")
 
 
 def _end(client: KazooClient) -> None:

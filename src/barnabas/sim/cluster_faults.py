@@ -44,6 +44,11 @@ KINDS: Final = (
 )
 HOUR_MS: Final = 3_600_000
 FLUSHED_LIKELIHOOD: Final = 0.3
+#: What makes brokers start again. One that does so after ZooKeeper was put back does not know that it was: two of them may
+#: commit what others have in another way. So that is not promised, and the two do not come together.
+RESTARTING: Final = ("process crash", "power loss", "clean stop", "disk error")
+#: In so many runs ZooKeeper is put back to an older state.
+PUT_BACK_LIKELIHOOD: Final = 0.15
 
 
 def choose_kinds(chance: random.Random) -> list[str]:
@@ -63,6 +68,11 @@ class ClusterFaults:
         self._scheduler = cluster.scheduler
         self._chance = cluster.scheduler.chance("faults")
         self.kinds = choose_kinds(self._chance)
+        # Drawn apart, so that seeds keep what they had before there was this fault.
+        self._put_back_chance = cluster.scheduler.chance("put back")
+        self.is_put_back = self._put_back_chance.random() < PUT_BACK_LIKELIHOOD
+        if self.is_put_back:
+            self.kinds = [kind for kind in self.kinds if kind not in RESTARTING]
         #: Names by which clients are known to each machine.
         self.clients: dict[int, list[str]] = {}
         #: Replicas that failed stay offline until somebody starts the broker again.
@@ -93,6 +103,19 @@ class ClusterFaults:
         for kind in self._chance.choices(self.kinds, k=self._chance.randint(2, 14)):
             at_us = self._chance.randint(start_us, end_us)
             self._scheduler.after(at_us - self._scheduler.now_us, f"fault: {kind}", self._act(kind))
+
+    def book_put_back(self, start_us: int, end_us: int, can_copy: Callable[[], bool]) -> None:
+        """Copy the store once, if that can be done then, and put the copy back later: whatever was written since is forgotten."""
+        copied_us = self._put_back_chance.randint(start_us, (start_us + end_us) // 2)
+        put_back_us = self._put_back_chance.randint(copied_us, end_us)
+        store, scheduler = self._cluster.store, self._scheduler
+
+        def copy() -> None:
+            if can_copy():
+                store.copy()
+                scheduler.after(put_back_us - copied_us, "fault: store put back", store.put_back)
+
+        scheduler.after(copied_us - scheduler.now_us, "store copied", copy)
 
     def _act(self, kind: str) -> Callable[[], None]:
         def act() -> None:

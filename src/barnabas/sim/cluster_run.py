@@ -77,7 +77,11 @@ class ClusterRun:
             (topic.name, index) for topic in topics for index in range(topic.partition_count)
         ]
         networks = self.cluster.networks
-        moves = self.scheduler.chance("moves").random() < MOVES_LIKELIHOOD
+        # A store that was put back does not know where replicas were moved: then records are lost, to readers at least.
+        moves = (
+            self.scheduler.chance("moves").random() < MOVES_LIKELIHOOD
+            and not self.faults.is_put_back
+        )
         self.admin = ClusterAdmin(networks, topics, moves=moves)
         self.producers = [self._producer(number) for number in range(chance.randint(1, 3))]
         self.consumers = [
@@ -115,6 +119,8 @@ class ClusterRun:
         self._look()
         self._compare()
         self.faults.book(CALM_US, TROUBLE_US)
+        if self.faults.is_put_back:
+            self.faults.book_put_back(CALM_US, TROUBLE_US, lambda: self.admin.topics_made)
         self.scheduler.run(lambda: False, TROUBLE_US)
         self.faults.heal()
         self.admin.rest()

@@ -115,6 +115,7 @@ class SimCoordination:
         self._has_noticed = True
         self._has_given_up = False
         self._loses_reply = False
+        self._was_put_back = False
         self._session: SimSession | None = None
         store.clients[node] = self
         if store.is_cut_off(node):
@@ -282,10 +283,18 @@ class SimCoordination:
         unnoticed_us = 0 if at_once else self._chance.randint(0, self._timeout_us * 2 // 3)
         self._book(unnoticed_us + self._delay_us(), "connection lost", self._notice)
 
+    def on_put_back(self) -> None:
+        """Lose the connection, and be refused until the session has timed out here too: then it is tried with an open mind."""
+        if self._life.is_over:
+            return
+        self._was_put_back = True
+        self.cut(at_once=True)
+
     def mend(self) -> None:
         """Connect again."""
         if not self._life.is_over and not self._is_connected and self._has_noticed:
-            self._book(self._delay_us(), "connect", self._connect)
+            refused_us = self._timeout_us if self._was_put_back else 0
+            self._book(refused_us + self._delay_us(), "connect", self._connect)
 
     def lose_next_reply(self) -> None:
         """Lose the connection between the next commit and its answer."""
@@ -330,6 +339,10 @@ class SimCoordination:
     def _go_on(self) -> None:
         """Take up the session, or a new one after telling that the old one is over; then all that waited goes."""
         session = self._session
+        if self._was_put_back:
+            self._was_put_back = False
+            for listener in self._listeners:
+                listener.on_gone_back()
         if session is None or session.is_over:
             self._expire()
             session = self._session = self._store.open_session(self._node)

@@ -2,8 +2,8 @@
 
 Job: commits that happen whole or not at all; sessions that end when they were silent for too long; watchers told what
 was touched. Must not know what the paths mean, or how a client takes a lost connection (`coordination.py`).
-Invariants: numbers of transactions, sessions and sequential paths rise and never come again; a session that
-is over has no path and commits nothing.
+Invariants: numbers of transactions, sessions and sequential paths rise and never come again, unless it is put back to an older
+state; a session that is over has no path and commits nothing.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ class Client(Protocol):
     def cut(self, *, at_once: bool) -> None:
         """Lose the connection; if not `at_once`, it takes a while until that is noticed."""
 
+    def on_put_back(self) -> None:
+        """Be refused by a store that has forgotten what was seen of it, until that is understood."""
+
     def mend(self) -> None:
         """Be able to connect again."""
 
@@ -70,6 +73,9 @@ class SimStore:
         self._sessions: dict[str, SimSession] = {}
         self._transaction = 0
         self._sequences: dict[str, int] = {}
+        self.was_put_back = False
+        #: A copy of what there was once: what lasts, and the next number of sequential paths.
+        self._copy: tuple[dict[str, ZNode], dict[str, int]] | None = None
 
     # What a run does to it
 
@@ -93,6 +99,27 @@ class SimStore:
     def lose_next_reply(self, node: str) -> None:
         """Do a node's next commit, but lose the connection before it hears of it. It connects again."""
         self.clients[node].lose_next_reply()
+
+    def copy(self) -> None:
+        """Keep what there is for `put_back`: a copy of the data directory."""
+        lasting = {path: node for path, node in self.tree.items() if not node.owner}
+        self._copy = (lasting, dict(self._sequences))
+
+    def put_back(self) -> None:
+        """Forget everything since the copy was made; sessions with it, whose paths nobody renews.
+
+        Transactions keep their numbers here: only clients need to know that they were forgotten.
+        """
+        if self._copy is None:
+            return
+        self.was_put_back = True
+        for session in self._sessions.values():
+            session.is_over = True
+        touched = set(self.tree)
+        self.tree, self._sequences = dict(self._copy[0]), dict(self._copy[1])
+        for client in list(self.clients.values()):
+            client.on_put_back()
+        self._tell(touched | set(self.tree))
 
     # What its clients use
 

@@ -37,13 +37,13 @@ def test_several_listeners_a_rack_and_an_ipv6_address_come_back(rack):
 
 
 def test_the_first_controller_creates_the_epoch_and_the_next_ones_raise_it():
-    first = znodes.elect_operations(1, None, 5)
+    first = znodes.elect_operations(1, None, 1, 5)
     assert first[0] == Create("/controller_epoch", b"1")
     assert json.loads(first[1].data) == {
         "version": 2, "brokerid": 1, "timestamp": "5", "kraftControllerEpoch": -1,
     }  # fmt: skip
     assert first[1].ephemeral
-    assert znodes.elect_operations(2, Term(7, 3), 5)[0] == SetData("/controller_epoch", b"8", 3)
+    assert znodes.elect_operations(2, Term(7, 3), 8, 5)[0] == SetData("/controller_epoch", b"8", 3)
     assert znodes.read_term(ZNode(b"8", 4)) == Term(8, 4)
     assert znodes.read_term(None) is None
     assert znodes.read_controller(ZNode(first[1].data, 0)) == 1

@@ -39,3 +39,18 @@ def test_who_missed_notices_reads_all_settings_again():
     put(store, cluster_znodes.config_notice("topics/other"))
     member.events.settle()
     assert member.node.topics.by_name["t"].overrides == {"retention.ms": "7"}
+
+
+def test_notices_of_a_store_that_was_put_back_are_read_though_their_numbers_come_again():
+    store = new_store()
+    put_topic(store, "t", (1,), (1,))
+    member = start_member(store)
+    change(store, member, "1")
+    store.copy()
+    change(store, member, "2")
+    change(store, member, "3")
+    store.put_back()
+    member.events.advance(60_000)
+    assert member.node.topics.by_name["t"].overrides == {"retention.ms": "1"}
+    change(store, member, "4")
+    assert member.node.topics.by_name["t"].overrides == {"retention.ms": "4"}

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.pieces import Pieces
+from barnabas.model.cluster import ANY_REPLICA
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.batch import BatchError
 from barnabas.wire.compression import CompressionError
@@ -99,7 +100,8 @@ def _named_twice(partitions: list[ListOffsetsPartition]) -> set[int]:
 def _look_up(
     call: Call, topic: str, asked: ListOffsetsPartition
 ) -> Task[ListOffsetsPartitionResponse]:
-    replica = call.node.led(topic, asked.partition_index)
+    find = call.node.hosted if call.request.replica_id == ANY_REPLICA else call.node.led
+    replica = find(topic, asked.partition_index)
     if isinstance(replica, ErrorCode):
         return _failed(asked.partition_index, replica)
     code = _decide(call, replica, asked)
@@ -107,7 +109,10 @@ def _look_up(
         return _failed(asked.partition_index, code)
     bound = _bound(call, replica)
     if asked.timestamp < 0 and asked.timestamp != MAX_TIMESTAMP:
-        return _found(asked.partition_index, _special(replica, asked.timestamp, bound))
+        timestamp, offset, epoch = _special(replica, asked.timestamp, bound)
+        if asked.timestamp == LATEST and call.request.replica_id == ANY_REPLICA:
+            epoch = replica.log.epochs.latest
+        return _found(asked.partition_index, (timestamp, offset, epoch))
     try:
         job = _search(replica, asked.timestamp, bound)
         found = yield lambda done: call.node.world.background.run(job, done)
@@ -120,19 +125,24 @@ def _look_up(
 
 
 def _bound(call: Call, replica: Replica) -> int:
-    """Return up to where this reader may see; a follower to the end."""
-    if call.request.replica_id >= 0 and not call.node.is_lone:
+    """Return up to where this reader may see; a broker to the end."""
+    if _is_broker(call) and not call.node.is_lone:
         return replica.log.log_end_offset
     if call.request.isolation_level:
         return replica.last_stable_offset
     return replica.state.high_watermark
 
 
+def _is_broker(call: Call) -> bool:
+    replica_id: int = call.request.replica_id
+    return replica_id >= 0 or replica_id == ANY_REPLICA
+
+
 def _decide(call: Call, replica: Replica, asked: ListOffsetsPartition) -> ErrorCode:
     if asked.timestamp < 0 and call.version < _SINCE.get(asked.timestamp, 1 << 15):
         return ErrorCode.UNSUPPORTED_VERSION
     code = replica.state.decide_epoch(asked.current_leader_epoch)
-    if code or asked.timestamp != LATEST or call.request.replica_id >= 0:
+    if code or asked.timestamp != LATEST or _is_broker(call):
         return code
     code = replica.state.decide_latest()
     return ErrorCode.LEADER_NOT_AVAILABLE if code and call.version < _NOT_AVAILABLE_SINCE else code

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from barnabas.core.controller.effects import StateWrite, TopicWrite
     from barnabas.core.controller.settings import ControllerSettings
     from barnabas.core.controller.verdict import Verdict
-    from barnabas.core.controller.view import ReadState, Snapshot
+    from barnabas.core.controller.view import LogEnd, ReadState, Snapshot
     from barnabas.model.cluster import LiveBroker
     from barnabas.model.ids import TopicPartition
 
@@ -68,6 +68,7 @@ class Controller:
                 partition.leadership, partition.version = state.leadership, state.version
             # Whether the replicas of a move know of it cannot be seen: they are told with a new epoch.
             partition.told = None if partition.assignment.is_moving else partition.assignment
+        effects.extend(self.on_roles_refused(snapshot.doubted))
         effects.announce_all_to += sorted(view.brokers)
         self._begin_deletions(snapshot.deletions, effects)
         self.progress.look_at(view.partitions(), effects)
@@ -90,6 +91,13 @@ class Controller:
                 partition.offline -= changed
                 partition.fenced |= ended.intersection(partition.in_sync)
                 touched.append(partition)
+                if partition.log_ends is not None:
+                    partition.log_ends = {
+                        broker: end
+                        for broker, end in partition.log_ends.items()
+                        if broker not in ended
+                    }
+                    self.progress.ask_logs(partition, begun, effects)
         self._look_and_announce(touched, effects)
         effects.announce_all_to += sorted(begun)
         self.progress.tell_everything(begun, effects)
@@ -181,6 +189,26 @@ class Controller:
                 partition.offline.add(broker)
                 touched.append(partition)
         self._look_and_announce(touched, effects)
+        return effects
+
+    def on_roles_refused(self, partitions: Iterable[TopicPartition]) -> Effects:
+        """A broker knows of later leader epochs of these than the store: what the store says of who is in sync does not count."""
+        effects = Effects()
+        for partition in filter(None, map(self.view.partition, partitions)):
+            if partition.log_ends is None and partition.leadership is not None:
+                partition.log_ends = {}
+                self.progress.ask_logs(partition, self.view.brokers, effects)
+        return effects
+
+    def on_log_ends(self, broker: int, ends: Mapping[TopicPartition, LogEnd]) -> Effects:
+        """A broker says how far its logs go."""
+        effects, touched = Effects(), []
+        for id_, end in ends.items():
+            partition = self.view.partition(id_)
+            if partition is not None and partition.log_ends is not None:
+                partition.log_ends[broker] = end
+                touched.append(partition)
+        self.progress.look_at(touched, effects)
         return effects
 
     def on_log_dir_failure(self, broker: int) -> Effects:

@@ -68,6 +68,14 @@ class Stop:
     delete: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """ListOffsets for one partition to one broker."""
+
+    broker: int
+    partition: TopicPartition
+
+
 @dataclass(slots=True)
 class Effects:
     """Everything to be done, in no order but that of each list."""
@@ -80,6 +88,8 @@ class Effects:
     drop_deletions: list[str] = field(default_factory=list)
     tell: list[Tell] = field(default_factory=list)
     stop: list[Stop] = field(default_factory=list)
+    #: Brokers to be asked how far their log of a partition goes.
+    ask: list[Ask] = field(default_factory=list)
     #: UpdateMetadata of these partitions to every broker alive. Those of a topic that is being deleted have leader -2.
     announce: dict[TopicPartition, None] = field(default_factory=dict)
     #: UpdateMetadata of all partitions to these brokers.
@@ -95,6 +105,7 @@ class Effects:
         self.drop_deletions += more.drop_deletions
         self.tell += more.tell
         self.stop += more.stop
+        self.ask += more.ask
         self.announce |= more.announce
         self.announce_all_to += more.announce_all_to
         self.announce_brokers |= more.announce_brokers

@@ -11,6 +11,9 @@ written.
 | none, unclean       | the first replica at work leads, alone in sync: records may be lost                           |
 | none                | nobody leads; the in-sync set is kept, as one of them must come back                          |
 
+Where a replica knows of a later leader epoch than the store, the store was put back to an older state, and does not know who was in sync:
+then all replicas are asked, and the one whose log goes furthest leads, alone in sync, in an epoch after all of theirs.
+
 Invariants: the leader is in the in-sync set, which is part of the replicas and never empty; the leader epoch rises with every change, and when
 only the replicas change: brokers ignore an epoch they have.
 """
@@ -46,6 +49,8 @@ def decide_leadership(
     now = partition.leadership
     if now is None:
         return _decide_first(partition, cluster, controller_epoch)
+    if partition.log_ends is not None:
+        return _decide_by_logs(now, partition, cluster, controller_epoch)
     settling = partition.settling
     if settling is None and partition.assignment.is_moving:
         fit = tuple(r for r in now.in_sync if cluster.is_fit(r, partition))
@@ -73,7 +78,8 @@ def judge(kind: ElectionType, partition: PartitionView | None, cluster: ClusterV
         is_possible = can_be_led_by_preferred(partition, cluster)
         problem = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     else:
-        is_needed = not cluster.is_serving(partition.leader, partition)
+        is_in_doubt = partition.log_ends is not None
+        is_needed = is_in_doubt or not cluster.is_serving(partition.leader, partition)
         is_possible = any(cluster.is_fit(replica, partition) for replica in replicas)
         problem = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     if not is_needed:
@@ -98,6 +104,27 @@ def _decide_first(
     return Decision(Leadership(fit[0], 0, fit, controller_epoch))
 
 
+def _decide_by_logs(
+    now: Leadership, partition: PartitionView, cluster: ClusterView, controller_epoch: int
+) -> Decision | None:
+    """Wait for all replicas, unless records may be lost: any of them may be the only one that has all."""
+    replicas, ends = partition.in_force.replicas, partition.log_ends
+    assert ends is not None
+    known = [r for r in replicas if r in ends and cluster.is_reachable(r, partition)]
+    is_unclean = len(known) < len(replicas)
+    if not known or (is_unclean and not _may_lose_records(partition, cluster)):
+        return None
+    leader = max(known, key=ends.__getitem__)
+    epoch = 1 + max(now.leader_epoch, ends[leader].epoch)
+    leadership = Leadership(leader, epoch, (leader,), controller_epoch)
+    return Decision(leadership, partition.settling, is_unclean)
+
+
+def _may_lose_records(partition: PartitionView, cluster: ClusterView) -> bool:
+    is_asked_for = partition.election is ElectionType.UNCLEAN
+    return is_asked_for or cluster.allows_unclean(partition.id.topic)
+
+
 def _elect(
     partition: PartitionView, replicas: Replicas, cluster: ClusterView
 ) -> tuple[int, Replicas, bool]:
@@ -110,7 +137,7 @@ def _elect(
     )
     if in_sync:
         return _choose(partition, replicas, in_sync), in_sync, False
-    if partition.election is ElectionType.UNCLEAN or cluster.allows_unclean(partition.id.topic):
+    if _may_lose_records(partition, cluster):
         for replica in replicas:
             if cluster.is_fit(replica, partition):
                 return replica, (replica,), True

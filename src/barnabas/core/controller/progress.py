@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller import deletion, reassignment
-from barnabas.core.controller.effects import StateWrite, Stop, Tell, TopicWrite
+from barnabas.core.controller.effects import Ask, StateWrite, Stop, Tell, TopicWrite
 from barnabas.core.controller.election import decide_leadership
 from barnabas.core.controller.view import NO_LEADER, NOT_WRITTEN, PartitionView, TopicView
 from barnabas.model.ids import TopicPartition
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
     from barnabas.core.controller.effects import Effects
     from barnabas.core.controller.view import ClusterView, Leadership, ReadState, ReadTopic
+
+
+class StoreGoneBack(Exception):
+    """A write was refused, and the store holds an older version than the one known: it was put back, and must be read anew as a whole."""
 
 
 class Progress:
@@ -108,6 +112,7 @@ class Progress:
         self._count(before, write)
         partition.leadership, partition.version = write.leadership, version
         partition.fenced -= write.fenced
+        partition.log_ends = None
         partition.told = write.told
         # Another move may have begun while this was being written: then the next look writes again.
         if write.assignment == partition.assignment:
@@ -131,6 +136,8 @@ class Progress:
         if read is None:
             if write is not None:
                 partition.leadership, partition.version = None, NOT_WRITTEN
+        elif write is not None and read.version < partition.version:
+            raise StoreGoneBack(f"{partition.id}: {read.version} after version {partition.version}")
         elif read.version > partition.version:
             if write is not None and read.leadership == write.leadership:
                 self.confirm(partition, write, read.version, effects)
@@ -142,11 +149,13 @@ class Progress:
 
     def take_topic(self, read: ReadTopic) -> TopicView:
         """Take a topic as it was read or written; a write of ours that was under way is over."""
-        self._writing_topics.pop(read.name, None)
+        write = self._writing_topics.pop(read.name, None)
         topic = self._view.topics.get(read.name)
         if topic is None or topic.id != read.id:
             self.forget_topic(read.name)
             topic = self._view.topics[read.name] = TopicView(read.name, read.id, NOT_WRITTEN)
+        if write is not None and read.version < topic.version:
+            raise StoreGoneBack(f"{read.name}: {read.version} after version {topic.version}")
         if read.version <= topic.version or read.name in self._view.deleting:
             return topic
         topic.version = read.version
@@ -177,12 +186,13 @@ class Progress:
     # Telling
 
     def tell_everything(self, brokers: Collection[int], effects: Effects) -> None:
-        """Tell some brokers what they hold. What is being written is told when it is."""
+        """Tell some brokers what they hold. What is being written is told when it is; in doubt nobody is told to lead."""
         for partition in self._view.kept_partitions():
             if partition.leadership is None or partition.id in self._writing:
                 continue
             for broker in partition.in_force.replicas:
-                if broker in brokers:
+                leads_in_doubt = partition.log_ends is not None and broker == partition.leader
+                if broker in brokers and not leads_in_doubt:
                     effects.tell.append(Tell(broker, partition.id, is_new=False))
 
     def stop_logs(self, partition: PartitionView, effects: Effects) -> None:
@@ -190,6 +200,14 @@ class Progress:
         for stop in deletion.stops_of(partition, self._view):
             partition.stops[stop.broker] = stop
             effects.stop.append(stop)
+
+    def ask_logs(
+        self, partition: PartitionView, brokers: Collection[int], effects: Effects
+    ) -> None:
+        """Ask those of these brokers how far their logs go that have one."""
+        for broker in partition.in_force.replicas:
+            if broker in brokers and broker in self._view.brokers:
+                effects.ask.append(Ask(broker, partition.id))
 
     def _tell_who_shuts_down(
         self, partition: PartitionView, before: Leadership | None, effects: Effects

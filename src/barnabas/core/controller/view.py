@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from barnabas.core.controller.assignment import Assignment, Replicas
     from barnabas.core.controller.effects import Stop
@@ -72,6 +72,20 @@ class Snapshot:
     deletions: Iterable[str] = ()
     #: Topics with an `unclean.leader.election.enable` of their own.
     unclean: Mapping[str, bool] = field(default_factory=dict)
+    #: Partitions of which later leaders are known to whoever was elected: the store was put back, and all replicas must be asked.
+    doubted: Collection[TopicPartition] = ()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LogEnd:
+    """What a replica says of its log, in the order of what counts: a later one has all that was committed in an earlier one.
+
+    Of the same epoch, that of who leads in it holds the others.
+    """
+
+    epoch: int
+    leads: bool
+    end_offset: int
 
 
 @dataclass(slots=True)
@@ -96,6 +110,9 @@ class PartitionView:
     stopped: set[int] = field(default_factory=set)
     #: An election that was asked for and not decided yet.
     election: ElectionType | None = None
+    #: What replicas say of their logs, once one of them knows of a later leader epoch than the store: it was put back to an older
+    #: state, and who is in sync by it may lack records. None while there is no doubt.
+    log_ends: dict[int, LogEnd] | None = None
 
     @property
     def leader(self) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from controller_kit import Host
 
-from barnabas.core.controller.effects import EPOCH_DURING_DELETE, Effects, Stop, Tell
+from barnabas.core.controller.controller import Controller
+from barnabas.core.controller.effects import EPOCH_DURING_DELETE, Ask, Effects, Stop, Tell
 from barnabas.core.controller.settings import ControllerSettings
-from barnabas.core.controller.view import ElectionType
+from barnabas.core.controller.view import ElectionType, LogEnd
 from barnabas.model.cluster import LiveBroker
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
@@ -207,3 +210,46 @@ def test_effects_come_one_behind_the_other():
     second.extend(first)
     second.extend(Effects(delete_topics=["b"], announce_brokers=True))
     assert second == Effects(delete_topics=["a", "b"], announce={T0: None}, announce_brokers=True)
+
+
+# A store that was put back
+
+
+def in_doubt():
+    """The store says that 1 leads in epoch 0; 2 knows better."""
+    host = Host(1, 2, 3).create("t", [1, 2, 3]).run()
+    effects = host.controller.on_roles_refused([T0])
+    assert effects.ask == [Ask(broker, T0) for broker in (1, 2, 3)]
+    assert host.controller.on_roles_refused([T0]) == Effects(), "they are being asked"
+    return host
+
+
+def test_who_refuses_a_role_makes_the_controller_look_into_all_logs():
+    host = in_doubt()
+    host.do(host.controller.on_log_ends(2, {T0: LogEnd(4, True, 9)}))
+    host.do(host.controller.on_log_ends(1, {T0: LogEnd(0, False, 9)}))
+    assert host.run().state(T0) == "1 leads, epoch 0, in sync 1,2,3"
+    host.do(host.controller.on_log_ends(3, {T0: LogEnd(4, False, 8)}))
+    assert host.run().state(T0) == "2 leads, epoch 5, in sync 2"
+    assert host.controller.on_log_ends(1, {T0: LogEnd(9, False, 9)}) == Effects(), "it is decided"
+
+
+def test_who_comes_back_in_doubt_is_asked_again_and_not_told_to_lead():
+    host = in_doubt()
+    for broker in (1, 2, 3):
+        if broker != 1:
+            host.do(host.controller.on_log_ends(broker, {T0: LogEnd(4, False, 8)}))
+    ghost = [LiveBroker(1, 99), *(each for each in host.live.values() if each.id != 1)]
+    effects = host.controller.on_brokers(ghost)
+    assert effects.ask == [Ask(1, T0)]
+    assert not effects.tell
+    effects = host.controller.on_log_ends(1, {T0: LogEnd(3, False, 20)})
+    assert [write.leadership.leader for write in effects.write_states] == [2]
+
+
+def test_what_a_new_controller_doubts_is_asked_before_anybody_is_told_to_lead():
+    host = Host(1, 2).create("t", [1, 2]).run()
+    snapshot = host.snapshot()
+    effects = Controller(ControllerSettings(), 7).load(replace(snapshot, doubted=[T0, U0]))
+    assert effects.ask == [Ask(1, T0), Ask(2, T0)]
+    assert effects.tell == [Tell(2, T0, is_new=False)]

@@ -7,10 +7,12 @@ import pytest
 from barnabas.core.controller.assignment import Assignment
 from barnabas.core.controller.election import can_be_led_by_preferred, decide_leadership, judge
 from barnabas.core.controller.settings import ControllerSettings
+from barnabas.core.controller.verdict import PLANNED
 from barnabas.core.controller.view import (
     ClusterView,
     ElectionType,
     Leadership,
+    LogEnd,
     PartitionView,
 )
 from barnabas.model.cluster import LiveBroker
@@ -152,3 +154,45 @@ def test_a_topic_that_is_being_deleted_elects_nobody():
 def test_who_shuts_down_is_not_made_the_preferred_leader():
     assert can_be_led_by_preferred(partition_of(2), cluster_of(1, 2))
     assert not can_be_led_by_preferred(partition_of(2), cluster_of(1, 2, shutting_down=[1]))
+
+
+# A store that was put back: what logs say counts.
+
+LATER, LED, LONGER = LogEnd(7, False, 3), LogEnd(7, True, 2), LogEnd(6, False, 9)
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        ({1: LONGER, 2: LATER, 3: LONGER}, (2, (2,), False)),
+        ({1: LATER, 2: LED, 3: LATER}, (2, (2,), False)),
+        ({1: LATER, 2: LATER, 3: LONGER}, (1, (1,), False)),
+        # Any may be the only one that has all.
+        ({1: LONGER, 2: LATER}, None),
+        ({}, None),
+    ],
+)
+def test_in_doubt_the_log_that_goes_furthest_leads_once_all_are_known(ends, expected):
+    partition = partition_of(1, (1, 2, 3), log_ends=ends)
+    decision = decide_leadership(partition, cluster_of(1, 2, 3), TERM)
+    if expected is None:
+        assert decision is None
+    else:
+        leadership = decision.leadership
+        assert (leadership.leader, leadership.in_sync, decision.is_unclean) == expected
+        assert leadership.leader_epoch == 8, "after all that are known"
+
+
+def test_in_doubt_who_asks_for_it_gets_whoever_is_there():
+    partition = partition_of(1, (1, 2, 3), log_ends={3: LONGER})
+    assert judge(UNCLEAN, partition, cluster_of(1, 3)) is PLANNED
+    partition.election = UNCLEAN
+    decision = decide_leadership(partition, cluster_of(1, 3), TERM)
+    assert (decision.leadership.leader, decision.is_unclean) == (3, True)
+    partition.log_ends.clear()
+    assert decide_leadership(partition, cluster_of(1, 3), TERM) is None, "somebody must have told"
+
+
+def test_in_doubt_who_went_away_since_it_told_does_not_lead():
+    partition = partition_of(1, (1, 2, 3), log_ends={1: LONGER, 2: LATER, 3: LONGER})
+    assert decide_leadership(partition, cluster_of(1, 3), TERM) is None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from controller_kit import Host
 
 from barnabas.core.controller.assignment import Assignment
 from barnabas.core.controller.effects import Stop, Tell
+from barnabas.core.controller.progress import StoreGoneBack
 from barnabas.core.controller.view import ElectionType, ReadState, ReadTopic
 from barnabas.model.ids import TopicPartition
 
@@ -228,3 +230,18 @@ def test_elections_are_counted():
     host.run()
     assert host.controller.progress.leader_elections == 2
     assert host.controller.progress.unclean_leader_elections == 1
+
+
+def test_a_store_that_was_put_back_ends_the_term_instead_of_refusing_for_ever():
+    host = led(1, 2, 3)
+    old_state, old_topic = host.read_state(T0), host.read_topic("t")
+    host.change_in_sync(T0, (1, 2))
+    host.kill(1)
+    with pytest.raises(StoreGoneBack, match="t-0: 0 after version 1"):
+        host.controller.on_states({T0: old_state})
+    host = led(1, 2, 3)
+    host.do(host.controller.on_reassign({T0: (2, 3)})[1])
+    host.run()
+    host.do(host.controller.on_reassign({T0: (1, 2)})[1])
+    with pytest.raises(StoreGoneBack, match="t: 0 after version"):
+        host.controller.on_topics([old_topic])

@@ -1,0 +1,75 @@
+"""Orders that are older than what a broker knows: from a store that was put back to an older state."""
+
+import pytest
+from member_kit import new_store, put_topic, start_member
+
+from barnabas.broker.tasks import drive
+from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
+from barnabas.wire.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+
+T0 = TopicPartition("t", 0)
+#: As `put_topic` names it.
+TOPIC_ID = b"t".ljust(16, b"-")
+REFUSED = ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+@pytest.fixture
+def member():
+    """The only one of two brokers that is there; it leads in epoch 3 and then 4, since it was away."""
+    store = new_store()
+    put_topic(store, "t", (1, 2), (1, 2))
+    return start_member(store)
+
+
+def order(member, leader, epoch, version=50):
+    state = LeaderAndIsrPartitionState(
+        partition_index=0, leader=leader, leader_epoch=epoch, isr=[leader], partition_epoch=version, replicas=[1, 2],
+    )  # fmt: skip
+    topic = LeaderAndIsrTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state])
+    request = LeaderAndIsrRequest(
+        controller_id=1, controller_epoch=9, broker_epoch=-1, topic_states=[topic]
+    )
+    answers = []
+    drive(
+        member.node.members.orders.lead_and_follow(request), lambda *answer: answers.append(answer)
+    )
+    member.events.settle()
+    ((codes, problem),) = answers
+    assert problem is None
+    return codes[T0]
+
+
+def state_of(member):
+    return member.node.replicas.get(*T0).state
+
+
+def test_the_epoch_of_another_leader_is_refused(member):
+    now = state_of(member).leader_epoch
+    assert order(member, 2, now) == REFUSED
+    assert order(member, 1, now) == ErrorCode.NONE
+    assert order(member, 2, now - 1) == REFUSED
+    assert state_of(member).is_leader
+    assert order(member, 2, now + 1) == ErrorCode.NONE
+
+
+def test_nobody_leads_or_follows_below_the_last_epoch_of_its_log(member):
+    state = state_of(member)
+    member.node.replicas.get(*T0).log.assign_epoch(20)
+    for leader in (1, 2):
+        assert order(member, leader, 19) == REFUSED
+    assert state.leader_epoch < 19
+    assert order(member, 1, 20) == ErrorCode.NONE
+
+
+def test_once_the_store_was_put_back_only_later_epochs_count(member):
+    orders, now = member.node.members.orders, state_of(member).leader_epoch
+    orders.on_gone_back()
+    assert list(orders.outlived) == [T0]
+    assert order(member, 1, now) == REFUSED
+    assert order(member, 1, now + 1) == ErrorCode.NONE
+    assert not orders.outlived
