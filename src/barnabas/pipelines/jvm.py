@@ -111,9 +111,11 @@ class Jvm:
             **self.environment,
             **more,
             "JAVA_HOME": str(self.java.home),
-            "SPARK_HOME": str(spark_home()),
             "SPARK_CONNECT_MODE": "0",
         }
+        # With it every Python worker would import pyspark from a zip, and compile it each time: that takes a second of CPU, three times
+        # as much as its start otherwise, and Spark gives up on a worker that takes ten seconds.
+        environment.pop("SPARK_HOME", None)
         return subprocess.Popen(  # noqa: S603 - the command is ours
             self.command(*program),
             stdin=subprocess.PIPE,
