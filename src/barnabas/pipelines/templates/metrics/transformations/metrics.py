@@ -1,0 +1,55 @@
+"""Metrics of services to aggregates by the minute, alerts, and hours."""
+
+import functions
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+from barnabas.pipelines import poison
+
+spark = SparkSession.active()
+HERE = {"kafka.bootstrap.servers": spark.conf.get("barnabas.bootstrap.servers", "127.0.0.1:9092")}
+
+
+@dp.temporary_view
+def pushed():
+    return functions.checked(
+        spark.readStream.format("barnabas")
+        .options(**HERE, subscribe="metrics", startingOffsets="earliest", groupId="metrics")
+        .options(valueFormat="json", valueSchema=functions.READING)
+        .load()
+    )
+
+
+@dp.temporary_view
+def readings():
+    return functions.readings(poison.good(spark.readStream.table("pushed")))
+
+
+@dp.table
+def per_minute():
+    return functions.per_minute(functions.in_time(spark.readStream.table("readings")))
+
+
+@dp.table
+def late():
+    return functions.late(spark.readStream.table("readings"))
+
+
+@dp.materialized_view
+def per_hour():
+    return functions.per_hour(spark.read.table("per_minute"), spark.read.table("late"))
+
+
+dp.create_sink("alerts", "barnabas", {**HERE, "topic": "metrics.alerts"})
+# What is too large even for the dead letters is cut there, and says so.
+dp.create_sink("metrics_dlq", "barnabas", {**HERE, "deadLetterTopic": "metrics.dlq"})
+
+
+@dp.append_flow(target="alerts")
+def raise_alerts():
+    return functions.alerts(spark.readStream.table("per_minute"))
+
+
+@dp.append_flow(target="metrics_dlq")
+def refuse_readings():
+    return poison.dead_letters(spark.readStream.table("pushed"))
