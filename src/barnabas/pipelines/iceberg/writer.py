@@ -1,0 +1,108 @@
+"""The sink `barnabas_iceberg`: a stream into an Iceberg table, each batch once.
+
+Job: options, and what Spark asks of a writer. Must not know Iceberg (`appending.py`).
+
+Invariants: tasks only put their rows down beside the table, where nobody reads them; the driver appends a batch with its number in one commit, and then removes
+what was put down. A query is known by the id that its checkpoint keeps.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.fs as files
+import pyarrow.parquet as parquet
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from barnabas.pipelines.iceberg.appending import AppendedTable
+from barnabas.pipelines.options import OptionTexts
+from barnabas.pipelines.problem import PipelineProblem, one_sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql.types import StructType
+
+OPTIONS: Final = ("uri", "warehouse", "table", "partitionBy")
+_STAGED: Final = "_barnabas_staged"
+_QUERY_ID: Final = "sql.streaming.queryId"
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What an attempt of a task has put down; no path if it had no rows."""
+
+    query: str
+    path: str
+
+
+class IcebergWriter(DataSourceStreamArrowWriter):
+    """Writes a stream."""
+
+    def __init__(self, options: Mapping[str, str], columns: StructType) -> None:
+        """Check options and columns."""
+        with one_sentence():
+            texts = OptionTexts(options, OPTIONS)
+            for name in ("uri", "warehouse", "table"):
+                if not texts.text(name):
+                    raise PipelineProblem(f"the option {name} is missing: {_MEANINGS[name]}")
+            self._uri, self._warehouse = texts.text("uri"), texts.text("warehouse").rstrip("/")
+            self._name, self._partition_by = texts.text("table"), texts.text("partitionBy")
+            if "." not in self._name:
+                raise PipelineProblem(f"table={self._name!r}: {_MEANINGS['table']}")
+            if self._partition_by and self._partition_by not in columns.names:
+                raise PipelineProblem(
+                    f"partitionBy={self._partition_by!r}: the columns are {', '.join(columns.names)}"
+                )
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Put down what one task has."""
+        task = TaskContext.get()
+        assert task is not None, "Spark calls write() in tasks"
+        query = task.getLocalProperty(_QUERY_ID) or ""
+        batches = [each for each in iterator if each.num_rows]
+        if not batches:
+            return Staged(query, "")
+        store, folder = self._store()
+        store.create_dir(folder)
+        path = f"{folder}/{uuid.uuid4()}.parquet"
+        parquet.write_table(pa.Table.from_batches(batches), path, filesystem=store)
+        return Staged(query, path)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Append the batch."""
+        staged = [each for each in messages if isinstance(each, Staged)]
+        paths = [each.path for each in staged if each.path]
+        if not paths:
+            return
+        store, _ = self._store()
+        rows = pa.concat_tables([parquet.read_table(each, filesystem=store) for each in paths])
+        table = AppendedTable(self._uri, self._warehouse, self._name)
+        table.append(staged[0].query, batchId, rows, self._partition_by)
+        _remove(store, paths)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Remove what was put down: the batch is run again."""
+        store, _ = self._store()
+        _remove(store, [each.path for each in messages if isinstance(each, Staged) and each.path])
+
+    def _store(self) -> tuple[Any, str]:
+        store, path = files.FileSystem.from_uri(self._warehouse)
+        return store, f"{path}/{_STAGED}/{self._name}"
+
+
+_MEANINGS: Final = {
+    "uri": "where the catalog is, such as sqlite:////data/catalog.db or postgresql+psycopg://HOST/DATABASE",
+    "warehouse": "where files are, such as file:///data/warehouse or s3://bucket/warehouse",
+    "table": "give NAMESPACE.TABLE",
+}
+
+
+def _remove(store: Any, paths: Sequence[str]) -> None:  # noqa: ANN401  # pyarrow is untyped
+    for each in paths:
+        if store.get_file_info(each).type != files.FileType.NotFound:
+            store.delete_file(each)

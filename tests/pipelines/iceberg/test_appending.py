@@ -1,0 +1,74 @@
+"""Batches into a real Iceberg table, without Spark: once each, and never many files."""
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
+
+from barnabas.pipelines.iceberg import appending
+from barnabas.pipelines.iceberg.appending import CATALOG, AppendedTable
+
+
+@pytest.fixture
+def place(tmp_path):
+    return f"sqlite:///{tmp_path}/catalog.db", f"file://{tmp_path}/warehouse", "shop.activity"
+
+
+@pytest.fixture
+def look(place):
+    def opened():
+        return SqlCatalog(CATALOG, uri=place[0], warehouse=place[1]).load_table(place[2])
+
+    return opened
+
+
+def rows(*numbers, hour="h1"):
+    return pa.table(
+        {"hour": pa.array([hour] * len(numbers), pa.string()), "n": pa.array(numbers, pa.int64())}
+    )
+
+
+def numbers(table):
+    return sorted(table.scan().to_arrow()["n"].to_pylist())
+
+
+def test_a_batch_counts_once_for_each_query(place, look):
+    assert AppendedTable(*place).append("q", 0, rows(1, 2), "hour")
+    assert not AppendedTable(*place).append("q", 0, rows(1, 2), "hour")
+    assert AppendedTable(*place).append("q", 1, rows(3), "hour")
+    assert AppendedTable(*place).append("other", 0, rows(4), "hour")
+    assert not AppendedTable(*place).append("q", 0, rows(9), "hour")
+    assert numbers(look()) == [1, 2, 3, 4]
+
+
+def test_there_are_never_many_files(place, look, monkeypatch):
+    monkeypatch.setattr(appending, "MANY_FILES", 3)
+    table = AppendedTable(*place)
+    for batch in range(8):
+        both = [rows(batch)] + [rows(-batch, hour="h2")] * (batch % 2)
+        table.append("q", batch, pa.concat_tables(both), "hour")
+        parts = [each["hour"] for each in look().inspect.files()["partition"].to_pylist()]
+        assert max(parts.count(each) for each in parts) <= 3
+    assert numbers(look()) == sorted([*range(8), -1, -3, -5, -7])
+
+
+def test_a_commit_that_fails_has_added_nothing(place, look, monkeypatch):
+    table = AppendedTable(*place)
+    table.append("q", 0, rows(1), "hour")
+
+    def lost(*_args, **_more):
+        raise CommitFailedException("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(appending.SqlCatalog, "commit_table", lost)
+        with pytest.raises(CommitFailedException):
+            table.append("q", 1, rows(2), "hour")
+    assert numbers(look()) == [1]
+    assert table.append("q", 1, rows(2), "hour")
+    assert numbers(look()) == [1, 2]
+
+
+def test_a_table_without_parts(place, look):
+    AppendedTable(*place).append("q", 0, rows(1))
+    AppendedTable(*place).append("q", 1, rows())
+    assert numbers(look()) == [1]

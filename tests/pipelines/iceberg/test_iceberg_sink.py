@@ -1,0 +1,57 @@
+"""A stream of a real Spark into a real Iceberg table."""
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql.types import IntegerType, StructType, TimestampType
+from topic_kit import make_topic, produce
+
+from barnabas.pipelines.iceberg.appending import CATALOG
+from barnabas.pipelines.iceberg.writer import IcebergWriter
+from barnabas.pipelines.problem import PipelineProblem
+
+
+def test_each_batch_once(spark, bootstrap, topic, tmp_path):
+    make_topic(bootstrap, topic, 2)
+    place = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+
+    def run():
+        source = {
+            "kafka.bootstrap.servers": bootstrap,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+        }
+        read = spark.readStream.format("barnabas").options(**source).load()
+        rows = read.selectExpr("CAST(value AS STRING) AS n", "partition AS part", "timestamp AS at")
+        writing = rows.writeStream.format("barnabas_iceberg").options(
+            **place, table="shop.numbers", partitionBy="part"
+        )
+        writing.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(
+            availableNow=True
+        ).start().awaitTermination()
+
+    for each in range(2):
+        for part in range(2):
+            produce(bootstrap, topic, [f"{each}-{part}-{n}" for n in range(3)], part)
+        run()
+    found = SqlCatalog(CATALOG, **place).load_table("shop.numbers").scan().to_arrow()
+    expected = [f"{each}-{part}-{n}" for each in range(2) for part in range(2) for n in range(3)]
+    assert sorted(found["n"].to_pylist()) == expected
+    assert [
+        each for each in (tmp_path / "warehouse" / "_barnabas_staged").rglob("*") if each.is_file()
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"table": ""}, "the option table is missing: give NAMESPACE.TABLE"),
+        ({"table": "numbers"}, "table='numbers': give NAMESPACE.TABLE"),
+        ({"partitionBy": "m"}, "partitionBy='m': the columns are n, at"),
+        ({"tabel": "x"}, "tabel"),
+    ],
+)
+def test_options_that_cannot_be_are_told_at_once(changed, sentence):
+    options = {"uri": "sqlite://", "warehouse": "file:///w", "table": "a.b", **changed}
+    with pytest.raises(PipelineProblem) as told:
+        IcebergWriter(options, StructType().add("n", IntegerType()).add("at", TimestampType()))
+    assert sentence in str(told.value)

@@ -1,0 +1,37 @@
+import pytest
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+
+from barnabas.pipelines.postgres.writer import COLUMNS, ChangeWriter, Staged
+from barnabas.pipelines.problem import PipelineProblem
+
+TYPES = {"string": StringType(), "int": IntegerType(), "bigint": LongType()}
+GOOD = StructType()
+for each, kind in COLUMNS.items():
+    GOOD.add(each, TYPES[kind])
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "sentence"),
+    [
+        ({}, GOOD, "the option url is missing"),
+        ({"url": "x", "keepDeletesHours": "0"}, GOOD, "keepDeletesHours"),
+        ({"url": "x", "urll": "y"}, GOOD, "urll"),
+        (
+            {"url": "x"},
+            StructType().add("key", StringType()),
+            "changes have the columns kind string",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told_at_once(options, columns, sentence):
+    with pytest.raises(PipelineProblem) as told:
+        ChangeWriter(options, columns)
+    assert sentence in str(told.value)
+
+
+def test_a_database_that_is_not_there_is_told_in_a_sentence():
+    writer = ChangeWriter({"url": "host=/nowhere dbname=x"}, GOOD)
+    with pytest.raises(PipelineProblem) as told:
+        writer.commit([Staged("q", "a")], 0)
+    assert "the database of the option url cannot be written" in str(told.value)
+    assert "\n" not in str(told.value)
