@@ -10,10 +10,6 @@ It reads with Barnabas' own client. An older change never overwrites a newer one
 import json
 from typing import Any, NamedTuple
 
-from barnabas.client.offsets import EARLIEST, LATEST
-from barnabas.client.settings import READ_COMMITTED, ClientSettings
-from barnabas.model.ids import TopicPartition
-from barnabas.pipelines.columns import read_columns
 from barnabas.pipelines.postgres.schemas import (
     Column,
     defaults_since,
@@ -21,7 +17,7 @@ from barnabas.pipelines.postgres.schemas import (
     names_now,
     parse_columns,
 )
-from barnabas.runtime.blocking_client import BlockingClient
+from barnabas.pipelines.whole_topic import TopicRecord, read_topic
 
 
 class Remembered(NamedTuple):
@@ -36,40 +32,26 @@ class Memory:
     """Tables by name; rows by the values of their keys."""
 
     def __init__(self, bootstrap: str, topic: str = "changes") -> None:
-        self._settings = ClientSettings.parse({"bootstrap.servers": bootstrap})
-        self._topic = topic
-        self._next: dict[TopicPartition, int] = {}
+        self._bootstrap, self._topic = bootstrap, topic
+        self._positions: dict[int, int] = {}
         self._rows: dict[str, dict[tuple[Any, ...], Remembered]] = {}
         self._versions: dict[str, dict[int, tuple[Column, ...]]] = {}
 
     def catch_up(self) -> int:
         """Read what came since the last time, up to what there is now; return how many records that were."""
         count = 0
-        with BlockingClient(self._settings) as client:
-            places = [
-                TopicPartition(self._topic, each)
-                for each in client.partitions([self._topic])[self._topic]
-            ]
-            starts = client.list_offsets(dict.fromkeys(places, EARLIEST))
-            ends = client.list_offsets(dict.fromkeys(places, LATEST), READ_COMMITTED)
-            for place in places:
-                start = max(self._next.get(place, 0), starts[place].offset)
-                end = ends[place].offset
-                for batch in read_columns(
-                    client, place, start, end, isolation=READ_COMMITTED, headers=True
-                ):
-                    count += batch.num_rows
-                    for record in batch.select(["key", "value", "headers"]).to_pylist():
-                        self.take(record["key"], record["value"], record["headers"] or ())
-                self._next[place] = max(start, end)
+        for record in read_topic(self._bootstrap, self._topic, self._positions):
+            self.take(record)
+            count += 1
         return count
 
-    def take(self, key: bytes, value: bytes | None, headers: Any) -> None:
+    def take(self, record: TopicRecord) -> None:
         """Take one record; what is no change is left out."""
+        key, value = record.key or b"", record.value
         try:
             table, *of_row = json.loads(key)
             if value is None:
-                (position,) = (int(each["value"]) for each in headers if each["key"] == "position")
+                position = int(dict(record.headers)["position"] or b"")
                 self._remember(table, tuple(of_row), Remembered(position, 0, None))
             elif isinstance(of_row[0], dict):
                 versions = self._versions.setdefault(table, {})

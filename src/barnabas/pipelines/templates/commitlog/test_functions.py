@@ -7,6 +7,8 @@ import generate
 import memory
 import pytest
 
+from barnabas.pipelines.whole_topic import TopicRecord
+
 
 @pytest.fixture(scope="session")
 def spark():
@@ -70,10 +72,9 @@ def test_memory_has_what_the_database_has():
     database, remembered = generate.Database(), memory.Memory("127.0.0.1:1")
     made = list(generate.work(database, 5, 400))
     for each in [*made, *made[:200]]:  # what is sent again is older, and changes nothing
-        headers = [{"key": key, "value": value} for key, value in each.headers]
         value = None if each.value is None else each.value.encode()
-        remembered.take(each.key.encode(), value, headers)
-    remembered.take(b"no JSON", b"", [])
+        remembered.take(TopicRecord(each.key.encode(), value, [*each.headers], 0, 0))
+    remembered.take(TopicRecord(b"no JSON", b"", [], 0, 0))
     for table, rows in database.rows.items():
         assert rows
         assert remembered.table(table) == {(number,): row for number, row in rows.items()}

@@ -1,12 +1,9 @@
 -- How far visitors come: of all sessions, how many reach each step.
 CREATE MATERIALIZED VIEW funnel AS
-SELECT step.place, step.name, count_if(depth >= step.place) AS sessions
+SELECT place, name, count_if(depth >= place) AS sessions
 FROM sessions
-LATERAL VIEW inline(array(
-  struct(0 AS place, 'came' AS name), struct(1, 'product'), struct(2, 'cart'), struct(3, 'checkout'), struct(4, 'thanks')
-)) AS step
-GROUP BY step.place, step.name
-ORDER BY step.place;
+CROSS JOIN VALUES (0, 'came'), (1, 'product'), (2, 'cart'), (3, 'checkout'), (4, 'thanks') AS step (place, name)
+GROUP BY place, name;
 
 -- What is looked at most, of all that sessions looked at.
 CREATE MATERIALIZED VIEW top_pages AS
