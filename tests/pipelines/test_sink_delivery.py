@@ -196,6 +196,17 @@ def test_poison_is_put_aside_with_its_reason_in_the_same_transaction(bootstrap, 
     assert (large.key(), large.value()) == (b"large", b"x" * 6000)
 
 
+def test_a_row_with_a_nameless_header_is_put_aside_without_it(bootstrap, topic):
+    make_topic(bootstrap, topic)
+    aside = make_topic(bootstrap, f"{topic}-dead")
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([[{"key": "a", "value": b"1"}, {"key": None, "value": b"2"}]], kind)
+    Sink(bootstrap, topic, deadLetterTopic=aside).write(0, rows("x", headers=headers))
+    (letter,) = consume_all(bootstrap, aside)
+    assert letter.value() == b"x"
+    assert [name for name, _ in letter.headers()] == ["a", "barnabas.reason", "barnabas.topic"]
+
+
 def test_what_even_the_dead_letter_topic_refuses_is_cut(bootstrap, topic):
     make_topic(bootstrap, topic, **{"max.message.bytes": 100_000})
     aside = make_topic(bootstrap, f"{topic}-dead", **{"max.message.bytes": 100_000})

@@ -3,7 +3,7 @@
 Job: the row as it was, with the reason in its headers. Must not know a cluster, nor what makes a row bad.
 
 Headers: those of the row, then `barnabas.reason`, `barnabas.topic` (where it should have gone), and `barnabas.value.bytes` if the value had
-to be cut to fit.
+to be cut to fit. A row that is a dead letter already keeps its first reason and topic: those of the record, and not of its letter.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 #: What is kept of a value that even the dead-letter topic refuses: enough to see what it was.
 CUT_BYTES: Final = 64 * 1024
+_REASON: Final = "barnabas.reason"
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -30,8 +31,9 @@ def dead_letters(
     for each in poison:
         key, value = _bytes(batch, "key", each.row), _bytes(batch, "value", each.row)
         told = _original_headers(batch, each.row)
-        told.append({"key": "barnabas.reason", "value": each.reason.encode()})
-        told.append({"key": "barnabas.topic", "value": (each.topic or "").encode()})
+        if all(header["key"] != _REASON for header in told):
+            told.append({"key": _REASON, "value": each.reason.encode()})
+            told.append({"key": "barnabas.topic", "value": (each.topic or "").encode()})
         if cut and value is not None and len(value) > CUT_BYTES:
             told.append({"key": "barnabas.value.bytes", "value": str(len(value)).encode()})
             value = value[:CUT_BYTES]
@@ -56,4 +58,5 @@ def _bytes(batch: pa.RecordBatch, name: str, row: int) -> bytes | None:
 def _original_headers(batch: pa.RecordBatch, row: int) -> list[dict[str, object]]:
     if "headers" not in batch.schema.names:
         return []
-    return list(batch.column("headers")[row].as_py() or [])
+    headers = batch.column("headers")[row].as_py() or []
+    return [each for each in headers if each and each["key"] is not None]

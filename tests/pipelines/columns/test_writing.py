@@ -162,6 +162,34 @@ def test_rows_without_a_key_fill_one_partition_after_another():
     assert len(session.batches) < 20
 
 
+def test_rows_without_a_key_that_come_a_few_at_a_time_reach_all_partitions():
+    """Each batch of a stream has a writer of its own."""
+    session = Session()
+    for _ in range(100):
+        write(rows(value=[b"x"]), session=session)
+    assert len(session.records()) == 3
+
+
+def test_headers_are_known_by_their_names():
+    swapped = pa.list_(pa.struct([("value", pa.binary()), ("key", pa.string())]))
+    session, poison = write(
+        rows(value=[b"x"], headers=pa.array([[{"key": "k", "value": b"v"}]], swapped))
+    )
+    assert poison == []
+    ((record,),) = session.records().values()
+    assert record.headers == (("k", b"v"),)
+
+
+def test_a_header_without_a_key_is_poison():
+    headers = [None, [{"key": "k", "value": b"v"}], [{"key": None, "value": b"v"}], [None]]
+    batch = rows(value=[b"0", b"1", b"2", b"3"], headers=pa.array(headers, HEADERS))
+    for part, first in ((batch, 2), (batch.slice(1), 1)):
+        session, poison = write(part)
+        assert [each.row for each in poison] == [first, first + 1]
+        assert {each.reason for each in poison} == {"one of its headers has no key"}
+        assert sum(map(len, session.records().values())) == first
+
+
 def test_texts_and_other_types_are_taken():
     batch = rows(
         key=pa.array(["a"], pa.large_string()),

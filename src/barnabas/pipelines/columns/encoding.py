@@ -147,8 +147,8 @@ def encode_headers(column: Any) -> Any | None:  # noqa: ANN401
     if not counts.any():
         return None
     items = column.flatten()
-    names = items.field(0).cast(pa.binary())
-    values = items.field(1).cast(pa.binary())
+    names = items.field("key").cast(pa.binary())
+    values = items.field("value").cast(pa.binary())
     joined = pc.binary_join_element_wise(
         _numbers([lengths(names)]), names, _numbers([lengths(values)]), values, b"",
         null_handling="replace", null_replacement=b"",
@@ -159,3 +159,12 @@ def encode_headers(column: Any) -> Any | None:  # noqa: ANN401
         pa.binary(), counts.size, [None, pa.py_buffer(bounds.copy()), joined.buffers()[2]]
     )
     return pc.binary_join_element_wise(_numbers([counts]), grouped, b"")
+
+
+def nameless_headers(column: Any) -> list[int]:  # noqa: ANN401
+    """Name the rows of a column of list<struct<key, value>> that have a header without a key, which no broker takes."""
+    if column is None:
+        return []
+    nameless = pc.is_null(pc.struct_field(column.flatten(), "key"))
+    rows = pc.list_parent_indices(column).filter(nameless)
+    return rows.unique().to_pylist()  # type: ignore[no-any-return]

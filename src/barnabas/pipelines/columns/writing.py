@@ -8,6 +8,7 @@ Invariants: rows of one partition keep their order; a row is either queued or to
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,7 +18,13 @@ import pyarrow.compute as pc
 
 from barnabas.client.errors import UnknownTopic
 from barnabas.model.ids import TopicPartition
-from barnabas.pipelines.columns.encoding import Rows, encode, encode_headers, lengths
+from barnabas.pipelines.columns.encoding import (
+    Rows,
+    encode,
+    encode_headers,
+    lengths,
+    nameless_headers,
+)
 from barnabas.pipelines.columns.murmur2 import murmur2, partitions_of
 from barnabas.runtime.clock import SystemClock
 from barnabas.wire import batch as record_batch
@@ -38,6 +45,7 @@ PIECE_BYTES: Final = 64 * 1024 * 1024
 _NOWHERE: Final = -1
 _NO_SUCH_PARTITION: Final = 2**31
 _NO_TOPIC: Final = "the row has no topic"
+_NO_NAME: Final = "one of its headers has no key"
 
 
 class PoisonRow(NamedTuple):
@@ -55,8 +63,8 @@ class _Topic:
     name: str
     partitions: NDArray[np.int64]
     limits: TopicLimits
-    #: Rows without a key go to one partition until a batch of them is full.
-    turn: int = 0
+    #: Rows without a key go to one partition until a batch of them is full. Who writes little must not always begin with the same.
+    turn: int
 
 
 @dataclass(slots=True)
@@ -110,6 +118,9 @@ class RowWriter:
         names, topic = self._name_topics(columns.get("topic"), count)
         plan = _Plan(topic, np.full(count, _NOWHERE, np.int64))
         plan.refuse(np.flatnonzero(topic < 0), None, _NO_TOPIC)
+        for row in nameless_headers(columns.get("headers")):
+            if topic[row] >= 0:
+                plan.refuse(np.array([row]), names[topic[row]], _NO_NAME)
         wanted = _wanted_partitions(columns.get("partition"), count)
         sizes = rows.sizes()
         for index, name in enumerate(names):
@@ -226,8 +237,8 @@ class RowWriter:
             except UnknownTopic:
                 self._topics[name] = None
             else:
-                numbers = np.array(found, np.int64)
-                self._topics[name] = _Topic(name, numbers, self._client.topic_limits(name))
+                numbers, limits = np.array(found, np.int64), self._client.topic_limits(name)
+                self._topics[name] = _Topic(name, numbers, limits, secrets.randbelow(len(found)))
         return self._topics[name]
 
     # -- sending ------------------------------------------------------------------------------
