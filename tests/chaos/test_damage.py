@@ -4,6 +4,8 @@ Damage below the recovery point is not looked for at a start, as in Kafka: the b
 the time the recovery point saves. It is found when it is first read, before anybody gets it.
 """
 
+import shutil
+
 import pytest
 from chaos.wire_kit import BrokerProcess, RawClient, batch, eventually
 
@@ -22,22 +24,27 @@ def fill(broker):
             assert client.produce("t", batch(value.ljust(50_000))).error_code == 0
 
 
-@pytest.fixture
-def crashed(tmp_path):
-    """A directory with three segments, left by kill -9."""
-    with BrokerProcess(tmp_path / "data", settings=SETTINGS) as broker:
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory):
+    """Two directories with three segments: one left by kill -9, one by a clean stop."""
+    home = tmp_path_factory.mktemp("originals")
+    with BrokerProcess(home / "crashed", settings=SETTINGS) as broker:
         fill(broker)
         broker.kill()
-    return tmp_path / "data"
+    with BrokerProcess(home / "stopped", settings=SETTINGS) as broker:
+        fill(broker)
+        assert broker.terminate() == 0
+    return home
 
 
 @pytest.fixture
-def stopped(tmp_path):
-    """The same, left by a clean stop."""
-    with BrokerProcess(tmp_path / "data", settings=SETTINGS) as broker:
-        fill(broker)
-        assert broker.terminate() == 0
-    return tmp_path / "data"
+def crashed(originals, tmp_path):
+    return shutil.copytree(originals / "crashed", tmp_path / "data")
+
+
+@pytest.fixture
+def stopped(originals, tmp_path):
+    return shutil.copytree(originals / "stopped", tmp_path / "data")
 
 
 def segments(data):
