@@ -29,6 +29,8 @@ class Event(NamedTuple):
     key: bytes | str | None
     value: bytes | str | None
     headers: tuple[tuple[str, bytes], ...] = ()
+    timestamp_ms: int = 0
+    """0: when it is sent."""
 
 
 class NotSent(Exception):
@@ -64,6 +66,7 @@ def feed(
                     event.key,
                     on_delivery=told,
                     headers=list(event.headers),
+                    timestamp=event.timestamp_ms,
                 )
                 break
             except BufferError:

@@ -30,6 +30,10 @@ BROKEN = (
 )
 
 
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class Reading(NamedTuple):
     """What a service pushes; `time_ms` is when it was taken, `value` what it says."""
 
@@ -68,7 +72,7 @@ def readings(seed: int, count: int, now_ms: Callable[[], int]) -> Iterator[Readi
             name,
             kind,
             value,
-            now - min(delay_ms, 90_000 if delay_ms < 180_000 else delay_ms),
+            now - delay_ms,
         )
 
 
@@ -90,15 +94,17 @@ def _measured(chance: random.Random, service: str, second: float) -> tuple[str, 
     return name, "gauge", round(500 + 80 * load + chance.random() * 10, 1)
 
 
-def events(
-    seed: int, count: int, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-) -> Iterator[Event]:
+def events(seed: int, count: int, now_ms: Callable[[], int] = _now_ms) -> Iterator[Event]:
     """Records, keyed by host, so that what a host says stays in order."""
-    for each in readings(seed, count, now_ms):
-        if isinstance(each, bytes):
-            yield Event(TOPIC, "broken", each)
-        else:
-            yield Event(TOPIC, each.host, each.as_json())
+    received = []
+
+    def noted() -> int:
+        received[:] = [now_ms()]
+        return received[0]
+
+    for each in readings(seed, count, noted):
+        key, value = ("broken", each) if isinstance(each, bytes) else (each.host, each.as_json())
+        yield Event(TOPIC, key, value, timestamp_ms=received[0])
 
 
 if __name__ == "__main__":

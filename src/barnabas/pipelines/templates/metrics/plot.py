@@ -21,11 +21,12 @@ SHOWN = (
 
 
 def table(folder, name):
-    """A table as pandas."""
-    found = sorted(Path(folder).glob(f".barnabas/storage/**/tables/{name}"))
+    """A table as pandas: the newest of that name, whichever runner wrote it; None if it has no rows yet."""
+    found = [each for each in Path(folder, ".barnabas").rglob(name) if any(each.rglob("*.parquet"))]
     if not found:
-        raise SystemExit(f"there is no table '{name}' under {folder}: run the pipeline first")
-    return ds.dataset(found[0]).to_table().to_pandas()
+        return None
+    newest = max(found, key=lambda each: each.stat().st_mtime)
+    return ds.dataset(newest).to_table().to_pandas()
 
 
 def draw(minutes, late_count, path):
@@ -53,7 +54,15 @@ def draw(minutes, late_count, path):
     figure.savefig(path, dpi=110)
 
 
+def main(folder):
+    minutes, late = table(folder, "per_minute"), table(folder, "late")
+    if minutes is None:
+        raise SystemExit(
+            f"no minute is closed yet under {folder}: let the pipeline run for a while"
+        )
+    draw(minutes, 0 if late is None else len(late), Path(folder) / "metrics.png")
+    print(Path(folder) / "metrics.png")
+
+
 if __name__ == "__main__":
-    project = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
-    draw(table(project, "per_minute"), len(table(project, "late")), project / "metrics.png")
-    print(project / "metrics.png")
+    main(sys.argv[1] if len(sys.argv) > 1 else ".")
