@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bench.workloads.compaction import compaction
 from bench.workloads.compression import w8
+from bench.workloads.crowd import crowd
 from bench.workloads.groups import groups
 from bench.workloads.java import java
 from bench.workloads.latency import w3, w5
@@ -50,6 +51,7 @@ TITLES = {
     "compaction": "how fast a log of keyed records is compacted, and whether producers notice",
     "scaling": "how cost grows with partitions and connections",
     "tenants": "a quiet client beside greedy ones, with and without quotas",
+    "crowd": "a quiet client beside ten thousand connections that send a byte a second",
     "tls": "1 KB records over TLS",
     "pinned": "the same with the broker on core 0 and the client on core 1",
     "fsync": "the same with every acknowledged record on disk (flush.messages=1)",
@@ -82,6 +84,7 @@ def all_steps(s: float, *, full: bool, only: Set[str] = frozenset()) -> list[Ste
         *(w14(s) if full or "w14" in only else []),
         *(compaction(s) if full or "compaction" in only else []),
         *(tenants(s) if full or "tenants" in only else []),
+        *(crowd(s) if full or "crowd" in only else []),
         *(tls(s) if full or "tls" in only else []),
         *(scaling(s) if full or "scaling" in only else []),
         *(pinned(s) if full or "pinned" in only else []),

@@ -47,17 +47,17 @@ def run(bench: Bench, name: str) -> dict[str, float]:
     """Measure alone, then beside the greedy ones; quotas are set while they run."""
     broker = bench.broker(name)
     with bench.topic(broker, 4) as greedy:
-        alone = p99(bench, broker, "alone")
+        alone = p99(bench, broker, "tenants.alone")
         topic = greedy[0].topic
         clients.produce(bench.tools, broker, topic, Sending(bench.scale.records_1k, 1024))
         with ExitStack() as stack:
             for command in greedy_clients(bench, broker, topic):
                 stack.enter_context(clients.beside(command))
-            beside = p99(bench, broker, "greedy")
+            beside = p99(bench, broker, "tenants.greedy")
             with broker.admin() as admin:
                 for client_id, limits in QUOTAS.items():
                     admin.limit(client_id, limits)
-            held = p99(bench, broker, "quotas")
+            held = p99(bench, broker, "tenants.quotas")
         with broker.admin() as admin:
             for client_id, limits in QUOTAS.items():
                 admin.limit(client_id, dict.fromkeys(limits))
@@ -91,7 +91,7 @@ def p99(bench: Bench, broker: Broker, label: str) -> float:
             "seconds": seconds,
             "warmup": min(0.5, seconds / 4),
         }
-        with bench.watch(broker, f"tenants.{label}"):
+        with bench.watch(broker, label):
             done = clients.load(bench.tools, broker, "follow", **options)
     found: float = done["end_to_end_us"]["p99"]
     return found

@@ -66,6 +66,7 @@ class RunningBroker:
         self.node.authentication.read_url = _read_url
         self.node.on_doomed = self._on_doomed
         self.server = Server(self.loop, self.node)
+        self.server.make_way = self.disk.give_way
         self._failure: BaseException | None = None
         self._stopping = False
         self._discard = False

@@ -3,7 +3,7 @@
 Job: plain system calls by path, with a bound on open descriptors.
 Must not know: what the files mean.
 Invariants: a descriptor is never closed while a call uses it, on whichever thread, so that no call ever reaches
-another file through a reused number; at most `max_open_files` descriptors are open, plus those in use at the
+another file through a reused number; files give way to connections and to each other when descriptors run out; at most `max_open_files` are open, plus those in use at the
 moment; a File follows its file through renames, and after its file is removed or replaced every call on it
 is FileNotFoundError.
 
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 #: Room left for sockets, libraries and files that do not go through here.
 RESERVED_DESCRIPTORS: Final = 64
 MIN_OPEN_FILES: Final = 16
+#: So many files stay open however many connections come; of few descriptors, a quarter.
+KEPT_OPEN_FILES: Final = 2_000
 #: One probe per read-ahead window of Linux: what is read at once is there or away at once.
 PROBE_STEP_BYTES: Final = 128 * 1024
 #: The most buffers one pwritev takes (POSIX guarantees 16, Linux and macOS take 1024).
@@ -40,15 +42,30 @@ BUFFERS_PER_WRITE: Final = 1024
 
 _PAGE_BYTES: Final = 4096
 _CLOSED: Final = -1
+_NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _FILE_MODE: Final = 0o644
 
 
-def default_max_open_files() -> int:
-    """Three quarters of what the process may open, less a reserve: the rest is for connections."""
+def descriptor_limit() -> int:
+    """Return how many descriptors the process may have (`ulimit -n`)."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        soft = 1 << 20
-    return max(MIN_OPEN_FILES, soft // 4 * 3 - RESERVED_DESCRIPTORS)
+    return 1 << 20 if soft == resource.RLIM_INFINITY else soft
+
+
+def default_max_open_files() -> int:
+    """Three quarters of what the process may open, less a reserve; connections may take those above KEPT_OPEN_FILES."""
+    return max(MIN_OPEN_FILES, descriptor_limit() // 4 * 3 - RESERVED_DESCRIPTORS)
+
+
+def kept_open_files() -> int:
+    """Return how many files stay open however many connections come."""
+    return min(KEPT_OPEN_FILES, descriptor_limit() // 4)
+
+
+def max_connections() -> int:
+    """Return how many connections there are descriptors for, beside the files that must stay open."""
+    limit = descriptor_limit()
+    return max(limit // 4, limit - RESERVED_DESCRIPTORS - kept_open_files())
 
 
 class RealFile:
@@ -194,24 +211,43 @@ class RealDisk:
                 return file._fd
             if file._gone:
                 raise FileNotFoundError(errno.ENOENT, "the file was removed", file.path)
-            self._make_room()
-            file._fd = fd = os.open(file.path, self._access | os.O_CLOEXEC | flags, _FILE_MODE)
+            self._make_room(self.max_open_files - 1)
+            file._fd = fd = self._open_path(file.path, flags)
             file._closing = False
             # The use that opens it does not count: a file used once goes before one used twice.
             file._used = False
             self._open_files[file] = None
             return fd
 
-    def _make_room(self) -> None:
-        """Close what was not used for the longest time; files in use at the moment are passed over."""
-        looks = 2 * len(self._open_files)
-        while len(self._open_files) >= self.max_open_files and looks:
+    def _open_path(self, path: str, flags: int) -> int:
+        """Open it; where connections have taken all descriptors, in place of another file."""
+        flags |= self._access | os.O_CLOEXEC
+        try:
+            return os.open(path, flags, _FILE_MODE)
+        except OSError as problem:
+            if problem.errno not in _NO_DESCRIPTORS or not self._make_room(
+                len(self._open_files) - 1
+            ):
+                raise
+            return os.open(path, flags, _FILE_MODE)
+
+    def give_way(self, count: int) -> int:
+        """Close up to `count` files for something else, but keep those that must stay open; how many were closed."""
+        with self._lock:
+            return self._make_room(max(kept_open_files(), len(self._open_files) - count))
+
+    def _make_room(self, open_max: int) -> int:
+        """Close what was not used for the longest time; files in use at the moment are passed over. Returns how many were closed."""
+        before = len(self._open_files)
+        looks = 2 * before
+        while len(self._open_files) > open_max and looks:
             looks -= 1
             file = next(iter(self._open_files))
             if file._used or not self._close_unpinned(file):
                 file._used = False
                 del self._open_files[file]
                 self._open_files[file] = None
+        return before - len(self._open_files)
 
     def finish_close(self, file: RealFile) -> None:
         """Close the descriptor of a file that asked for it, unless a call came in between."""

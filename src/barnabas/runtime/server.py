@@ -16,7 +16,9 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.connection_limits import ConnectionLimits
+from barnabas.broker.quiet import Quiet
 from barnabas.runtime.connection import Connection
+from barnabas.runtime.disk import descriptor_limit, max_connections
 from barnabas.runtime.loop import HANGUP, READ
 from barnabas.runtime.outbox import SharedReads
 
@@ -78,6 +80,10 @@ class Server:
         self._listeners: list[socket.socket] = []
         self._connections: dict[int, Connection] = {}
         self._limits = ConnectionLimits(node)
+        self._connections_max = max_connections()
+        self._quiet = Quiet()
+        #: Frees descriptors for so many connections, if it can; tells how many.
+        self.make_way: Callable[[int], int] = lambda _count: 0
         #: Connections that were not taken, and when they are closed.
         self._refused: dict[socket.socket, Timer] = {}
         #: The TLS of each listener that speaks it.
@@ -157,20 +163,35 @@ class Server:
     def _acceptor(self, listening: socket.socket, name: str) -> Callable[[int], None]:
         def accept(_events: int) -> None:
             for _ in range(ACCEPTS_PER_TURN):
+                if len(self._connections) >= self._connections_max:
+                    problem = f"there are {self._connections_max}"
+                    self._pause_accepting(listening, accept, self._tell_full(problem))
+                    return
                 try:
                     sock, _address = listening.accept()
                 except (BlockingIOError, ConnectionAbortedError):
                     return
                 except OSError as problem:  # out of descriptors
-                    log.error("cannot accept connections now: %s", problem)
-                    self._pause_accepting(listening, accept, ACCEPT_PAUSE_MS)
-                    return
+                    if not self.make_way(ACCEPTS_PER_TURN):
+                        self._pause_accepting(listening, accept, self._tell_full(str(problem)))
+                        return
+                    continue
                 pause_ms = self._adopt(sock, name)
                 if pause_ms:
                     self._pause_accepting(listening, accept, pause_ms)
                     return
 
         return accept
+
+    def _tell_full(self, problem: str) -> int:
+        """Say now and then that clients must wait; return for how long."""
+        ending = self._quiet.ending("full", self.loop.clock.monotonic_ms())
+        if ending is not None:
+            log.error(
+                "cannot accept connections now: %s; clients wait until others go. The limit of open files (ulimit -n) is %d%s",
+                problem, descriptor_limit(), ending,
+            )  # fmt: skip
+        return ACCEPT_PAUSE_MS
 
     def _pause_accepting(
         self, listening: socket.socket, accept: Callable[[int], None], pause_ms: int

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -405,3 +406,51 @@ def test_unlimited_process_still_has_a_bound(monkeypatch: pytest.MonkeyPatch) ->
     unlimited = disk_module.resource.RLIM_INFINITY
     monkeypatch.setattr(disk_module.resource, "getrlimit", lambda _: (unlimited, unlimited))
     assert default_max_open_files() == (3 << 18) - disk_module.RESERVED_DESCRIPTORS
+
+
+@on_linux
+def test_files_give_way_to_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_module, "KEPT_OPEN_FILES", 3)
+    disk = RealDisk(max_open_files=10)
+    files = [disk.open(f"{tmp_path}/{number}", create=True) for number in range(8)]
+    assert disk.give_way(2) == 2
+    assert descriptors_below(tmp_path) == 6
+    assert disk.give_way(64) == 3
+    assert disk.give_way(64) == 0
+    assert descriptors_below(tmp_path) == 3, "those that must stay"
+    assert [file.size() for file in files] == [0] * 8
+    disk.close()
+
+
+@on_linux
+def test_without_descriptors_a_file_takes_the_place_of_another(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (disk.open(f"{tmp_path}/{name}", create=True) for name in "ab")
+    second.close()
+    really_open = os.open
+
+    def open_one(*arguments: Any) -> int:
+        if descriptors_below(tmp_path) >= 1:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return really_open(*arguments)
+
+    monkeypatch.setattr(os, "open", open_one)
+    assert second.size() == 0
+    assert first.size() == 0
+    first._pins.append(None)
+    with pytest.raises(OSError, match="Too many open files"):
+        second.size()
+    first._pins.clear()
+    disk.close()
+
+
+def test_connections_get_what_files_can_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connections_of(limit: int) -> int:
+        monkeypatch.setattr(disk_module.resource, "getrlimit", lambda _: (limit, limit))
+        return disk_module.max_connections()
+
+    reserved = disk_module.RESERVED_DESCRIPTORS
+    assert connections_of(20_000) == 18_000 - reserved
+    assert connections_of(1024) == 768 - reserved
+    assert connections_of(64) == 16

@@ -1,0 +1,52 @@
+"""Crowd: whether a quiet client notices ten thousand connections that send a byte a second.
+
+The same quiet client as in `tenants`, alone and beside the crowd; what counts is the ratio of its p99 from when a record was due until its reader has it. The
+crowd's own client takes a part of a core, which on a machine with few of them is in the figure too.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from barnabas.runtime.disk import max_connections
+from bench import clients
+from bench.figures import Figure
+from bench.plan import Step
+from bench.workloads.tenants import NOTICED, p99
+
+if TYPE_CHECKING:
+    from bench.brokers import Broker
+    from bench.plan import Bench
+
+#: As many as the machine lets a process have, and some beside them.
+CROWD = min(10_000, max_connections() - 200)
+BYTES_PER_S = 1
+
+
+def crowd(s: float) -> list[Step]:
+    """Twice the same load, on a broker that is theirs alone."""
+    figures = (
+        Figure("crowd.alone", "a quiet client alone, p99", "µs"),
+        Figure("crowd.beside", f"… beside {CROWD:,} that send a byte a second, p99", "µs"),
+        Figure("crowd.noticed", "p99 beside the crowd, over alone", "x", target=NOTICED, own=True),
+    )
+    return [Step("crowd", "quiet beside a crowd", figures, run, 12 + 5 * s)]
+
+
+def run(bench: Bench, name: str) -> dict[str, float]:
+    """Measure alone, then beside the crowd."""
+    broker = bench.broker(name)
+    alone = p99(bench, broker, "crowd.alone")
+    with clients.beside(crowding(broker), brief=True) as process:
+        assert process.stdout is not None
+        if process.stdout.readline().strip() != "ready":
+            raise RuntimeError(f"the crowd did not come: {process.communicate()[1][-500:]}")
+        beside = p99(bench, broker, "crowd.beside")
+    return {"crowd.alone": alone, "crowd.beside": beside, "crowd.noticed": beside / alone}
+
+
+def crowding(broker: Broker) -> list[str]:
+    """Give the command of the crowd."""
+    client = [sys.executable, "-m", "bench.crowd_client", "127.0.0.1", str(broker.port)]
+    return [*client, str(CROWD), str(BYTES_PER_S)]
