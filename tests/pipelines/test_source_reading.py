@@ -327,6 +327,18 @@ def test_lost_records_fail_a_stream_unless_told_otherwise(bootstrap, topic, stre
     assert flat(easy.everything()) == ["c"]
 
 
+def test_lost_records_are_not_weighed(bootstrap, topic, stream):
+    make_topic(bootstrap, topic)
+    options = {"subscribe": topic, "startingOffsets": "earliest", "maxBytesPerTrigger": "100000"}
+    careful, easy = stream(**options), stream(failOnDataLoss="false", **options)
+    assert careful.next() is easy.next() is None
+    produce(bootstrap, topic, list("abc"))
+    delete_records(bootstrap, topic, 0, 2)
+    with pytest.raises(PipelineProblem, match=r"records may have been lost.*failOnDataLoss=false"):
+        careful.next()
+    assert flat(easy.everything()) == ["c"]
+
+
 def test_a_topic_made_anew_is_noticed(bootstrap, topic, stream):
     make_topic(bootstrap, topic)
     produce(bootstrap, topic, list("abc"))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, Protocol
 
-from barnabas.client.errors import UnknownTopic
+from barnabas.client.errors import OffsetOutOfRange, UnknownTopic
 from barnabas.client.offsets import EARLIEST, LATEST, NO_OFFSET
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.offsets import AtEdge, AtOffsets, AtTime, Limit, Offsets
@@ -102,12 +102,17 @@ class Positions:
 
     def _weight(self, partition: TopicPartition, start: int, end: int) -> float:
         chunks = self._cluster.read_range(partition, start, end, self._options.isolation)
-        for chunk in chunks:
-            if chunk.placed:
-                size = sum(header.size for _, header in chunk.placed)
-                # The first batch may begin before `start`.
-                first = min(start, chunk.placed[0][1].base_offset)
-                return size / (chunk.next_offset - first)
+        try:
+            for chunk in chunks:
+                if chunk.placed:
+                    size = sum(header.size for _, header in chunk.placed)
+                    # The first batch may begin before `start`.
+                    first = min(start, chunk.placed[0][1].base_offset)
+                    return size / (chunk.next_offset - first)
+        except OffsetOutOfRange as problem:
+            # Whether lost records are a failure, the task decides that misses them.
+            if problem.is_loss and problem.log_start_offset < end:
+                return self._weight(partition, problem.log_start_offset, end)
         return 0.0
 
     def _assigned(
