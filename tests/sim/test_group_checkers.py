@@ -65,7 +65,7 @@ def test_a_coordinator_that_gives_everybody_the_same_is_found(monkeypatch):
 
 def test_a_coordinator_that_does_not_wait_for_what_is_given_up_is_found(monkeypatch):
     monkeypatch.setattr(reconcile, "_owns_any", lambda owned, partitions: False)
-    first_violation("one owner", "fenced members are refused", start=530)
+    first_violation("one owner", "fenced members are refused", start=640)
 
 
 def test_a_coordinator_that_expels_too_early_is_found(monkeypatch):
@@ -88,7 +88,7 @@ def test_a_classic_group_that_looks_at_no_generation_is_found(monkeypatch):
         "check_generation",
         lambda self, member_id, instance_id, _generation: self.check_member(member_id, instance_id),
     )
-    first_violation("fenced members are refused", "one owner", start=80)
+    first_violation("fenced members are refused", "one owner", start=300)
 
 
 def test_a_consumer_group_that_lets_anybody_commit_is_found(monkeypatch):
@@ -138,7 +138,7 @@ def test_a_commit_that_is_acknowledged_before_the_sync_is_found(monkeypatch):
             self._background.run(lambda: None, waiter)
 
     monkeypatch.setattr(Replica, "_start_flush", pretend)
-    first_violation("commits are kept", follows=("one owner",), flushed=True)
+    first_violation("commits are kept", follows=("one owner",), flushed=True, start=110)
 
 
 def test_members_that_commit_before_they_process_are_found(monkeypatch):
