@@ -41,6 +41,7 @@ def run(
     project: Project, master: str, settings: Mapping[str, str], say: Callable[[str], object], *, dry: bool = False
 ) -> None:  # fmt: skip
     """Run the project, or with `dry` only have Spark check it; PipelineProblem says what went wrong."""
+    (project.state / FOLDER).mkdir(parents=True, exist_ok=True)
     with _import_path(project):
         server = ConnectServer("127.0.0.1", 0, master, server_settings(project))
         server.start()
@@ -57,6 +58,7 @@ def server_settings(project: Project) -> dict[str, str]:
     folder = project.state / FOLDER
     derby = f"jdbc:derby:;databaseName={folder / 'metastore'};create=true"
     return {
+        "spark.log.level": "OFF",
         "spark.sql.catalogImplementation": "hive",
         "spark.sql.warehouse.dir": f"{project.storage}/{FOLDER}/tables",
         "spark.hadoop.javax.jdo.option.ConnectionURL": derby,

@@ -1,7 +1,7 @@
 """Records that a pipeline cannot use: kept apart from the others, with what was wrong, so that they never stop it.
 
 Job: plain DataFrame -> DataFrame functions over the column `_error`, which typed columns have (docs/spark.md) and `guarded` makes. Must not know a pipeline or a cluster, and must not
-ask a frame for its columns: in a declarative pipeline there are none yet when its functions are called. What may be missing is read from the row as JSON.
+ask a frame for its columns: in a declarative pipeline there are none yet when its functions are called. What may be missing is read from the row as JSON; `withColumn` and `drop` ask, `select` does not.
 
 A dead letter is the record as it was, bytes and headers, and more headers that say why and where from: what `barnabas dlq` shows and sends back.
 """
@@ -32,7 +32,7 @@ _TRIED: Final = "__tried"
 
 def good(frame: DataFrame) -> DataFrame:
     """Leave the rows that have no error, without the column that would tell it."""
-    return frame.where(F.col(ERROR).isNull()).drop(ERROR)
+    return frame.where(F.col(ERROR).isNull()).selectExpr(f"* EXCEPT ({ERROR})")
 
 
 def dead_letters(frame: DataFrame, topic_suffix: str = SUFFIX) -> DataFrame:
@@ -40,7 +40,8 @@ def dead_letters(frame: DataFrame, topic_suffix: str = SUFFIX) -> DataFrame:
 
     The frame has topic, partition, offset and timestamp, as a source gives them. A key or value that was typed and is good is written again: as JSON, if it was no text.
     """
-    bad = frame.where(F.col(ERROR).isNotNull()).withColumn(_ROW, F.to_json(F.struct("*")))
+    row = F.to_json(F.struct("*")).alias(_ROW)
+    bad = frame.where(F.col(ERROR).isNotNull()).select("*", row)
     return bad.select(
         _original("key").alias("key"),
         _original("value").alias("value"),
@@ -71,9 +72,12 @@ def guarded(
             F.col(f"{_TRIED}.stack").alias("stack"),
         )
         failed = F.col(f"{_TRIED}.reason").isNotNull()
-        tried = frame.withColumn(_TRIED, surviving(F.col(column)))
-        told = tried.withColumn(ERROR, F.when(failed, problem))
-        return told.withColumn(column, F.col(f"{_TRIED}.result")).drop(_TRIED)
+        tried = frame.select("*", surviving(F.col(column)).alias(_TRIED))
+        return tried.select(
+            F.expr(f"* EXCEPT ({column}, {_TRIED})"),
+            F.col(f"{_TRIED}.result").alias(column),
+            F.when(failed, problem).alias(ERROR),
+        )
 
     return apply
 
