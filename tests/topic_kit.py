@@ -3,33 +3,36 @@
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+#: Longer than anything takes on a machine that is busy with other things.
+PATIENCE_S = 120
+
 
 def make_topic(bootstrap, name, partitions=1, **config):
     """Create a topic and wait until it is there. Records may be as old as a test likes."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     config = {"retention.ms": -1, **config}
     topic = NewTopic(name, partitions, 1, config={key: str(each) for key, each in config.items()})
-    admin.create_topics([topic])[name].result(30)
+    admin.create_topics([topic])[name].result(PATIENCE_S)
     return name
 
 
 def add_partitions(bootstrap, name, count):
     """Let a topic have more partitions."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_partitions([NewPartitions(name, count)])[name].result(30)
+    admin.create_partitions([NewPartitions(name, count)])[name].result(PATIENCE_S)
 
 
 def delete_topic(bootstrap, name):
     """Delete a topic."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.delete_topics([name])[name].result(30)
+    admin.delete_topics([name])[name].result(PATIENCE_S)
 
 
 def delete_records(bootstrap, name, partition, before):
     """Let a log start later."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for each in admin.delete_records([TopicPartition(name, partition, before)]).values():
-        each.result(30)
+        each.result(PATIENCE_S)
 
 
 def produce(bootstrap, topic, values, partition=0, **settings):
@@ -38,22 +41,22 @@ def produce(bootstrap, topic, values, partition=0, **settings):
     for each in values:
         words = each if isinstance(each, dict) else {"value": each}
         producer.produce(topic, partition=words.pop("partition", partition), **words)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_S) == 0
 
 
 def produce_in_transaction(bootstrap, topic, values, *, commit, partition=0):
     """Write values in a transaction and end it."""
     settings = {"bootstrap.servers": bootstrap, "transactional.id": f"test-{topic}-{partition}"}
     producer = Producer(settings)
-    producer.init_transactions(30)
+    producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
     for each in values:
         producer.produce(topic, each, partition=partition)
-    producer.flush(30)
+    producer.flush(PATIENCE_S)
     if commit:
-        producer.commit_transaction(30)
+        producer.commit_transaction(PATIENCE_S)
     else:
-        producer.abort_transaction(30)
+        producer.abort_transaction(PATIENCE_S)
 
 
 def consume_all(bootstrap, topic, isolation="read_committed"):
@@ -68,7 +71,7 @@ def consume_all(bootstrap, topic, isolation="read_committed"):
         }
     )
     try:
-        partitions = sorted(consumer.list_topics(topic, 30).topics[topic].partitions)
+        partitions = sorted(consumer.list_topics(topic, PATIENCE_S).topics[topic].partitions)
         return [each for one in partitions for each in _consume(consumer, topic, one)]
     finally:
         consumer.close()
@@ -78,7 +81,7 @@ def _consume(consumer, topic, partition):
     consumer.assign([TopicPartition(topic, partition, 0)])
     messages = []
     while True:
-        message = consumer.poll(30)
+        message = consumer.poll(PATIENCE_S)
         assert message is not None, f"{topic}-{partition} came to no end"
         if message.error() is None:
             messages.append(message)
@@ -92,7 +95,7 @@ def committed(bootstrap, group, topic, partition=0):
     """Return the offset that a group has committed, or None."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
-        (found,) = consumer.committed([TopicPartition(topic, partition)], 30)
+        (found,) = consumer.committed([TopicPartition(topic, partition)], PATIENCE_S)
         return None if found.offset < 0 else found.offset
     finally:
         consumer.close()
