@@ -21,6 +21,8 @@ from barnabas.pipelines.jvm import spark_home
 PROGRAM = Path(__file__).parent / "everywhere.py"
 EXPECTED = [["w0", 30, 2610], ["w1", 30, 2670], ["w2", 30, 2730]]
 STOP_TIMEOUT_S = 60
+#: For every Java that starts below, executors among them: none lives long enough for a better compiler.
+QUICK = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 # Several JVMs start in each test.
 pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
 
@@ -95,7 +97,7 @@ def test_a_standalone_master_with_two_workers(bootstrap, topic, tmp_path, enviro
         **environment,
         "JAVA_HOME": str(java.home),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **QUICK,
         "SPARK_DAEMON_MEMORY": "256m",
     }
     master = spark_daemon(tmp_path / "master.log", r"Starting Spark master at (\S+)", "org.apache.spark.deploy.master.Master", environment=daemons)  # fmt: skip
@@ -116,7 +118,7 @@ def test_a_standalone_master_with_two_workers(bootstrap, topic, tmp_path, enviro
 
 def test_a_connect_server(bootstrap, topic, tmp_path, environment, java):
     command = [sys.executable, "-m", "barnabas.cli.main", "spark", "up", "--port", "0", "--master", "local[2]"]  # fmt: skip
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment | QUICK)
     with server:
         line = server.stdout.readline()
         try:
