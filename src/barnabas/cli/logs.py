@@ -48,7 +48,7 @@ def logs() -> None:
     "--index",
     "folder",
     envvar="BARNABAS_LOGS_INDEX",
-    default="index",
+    default=".barnabas/index",
     show_default=True,
     help="Folder of the index.",
 )

@@ -36,8 +36,10 @@ def draw(frame, path):
         if level in counts:
             over_time.bar(counts.index, counts[level], width * 0.9, bottom=below, color=colour, label=level, align="edge")  # fmt: skip
             below = below + counts[level]
-    over_time.set(xlabel="seconds", ylabel=f"events in {width} s", title="Events by level")
-    over_time.legend(frameon=False)
+    over_time.set(ylabel=f"events in {width} s", title="Events by level, over seconds")
+    over_time.legend(
+        frameon=False, ncols=len(LEVELS), loc="upper center", bbox_to_anchor=(0.5, -0.13)
+    )
     bad = frame[frame.level.isin(["error", "critical"])].groupby("source").size().nlargest(8)
     by_source.barh(bad.index[::-1], bad.to_numpy()[::-1], color=LEVELS["error"])
     by_source.set(xlabel="errors", title="Who has the errors")

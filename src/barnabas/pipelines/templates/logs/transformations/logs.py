@@ -25,7 +25,9 @@ def events():
 
 
 dp.create_sink(
-    "logs_index", "barnabas_search", {"path": str(PROJECT / spark.conf.get("logs.index", "index"))}
+    "logs_index",
+    "barnabas_search",
+    {"path": str(PROJECT / spark.conf.get("logs.index", ".barnabas/index"))},
 )
 # A line may be too large even for the dead letters: there it is cut, and says so.
 dp.create_sink("logs_dlq", "barnabas", {**HERE, "deadLetterTopic": "logs.dlq"})
