@@ -50,7 +50,7 @@ def sessions():
     return functions.sessions(good_events())
 
 
-dp.create_sink("bad_events", "barnabas", {**HERE, "deadLetterTopic": "activity.dlq"})
+dp.create_sink("bad_events", "barnabas", {**HERE, "deadLetterTopic": "page-views.dlq"})
 
 
 @dp.append_flow(target="bad_events")
