@@ -5,12 +5,11 @@ import os
 import signal
 import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
+from fork_kit import fork_server
 from process_kit import ready_line
 
 from barnabas.wire import batch as batches
@@ -221,27 +220,40 @@ def batch(*values, **options):
     return bytes(batches.build(records, **options))
 
 
+#: What a start of a broker imports, in a cluster too.
+BROKER_MODULES = ("barnabas.cli.up", "barnabas.runtime.assembly", "barnabas.runtime.zookeeper")
+
+
 class BrokerProcess:
-    """`barnabas up` as a user starts it, on a directory that outlives it."""
+    """`barnabas up` as a user starts it, but for its imports, on a directory that outlives it."""
 
     def __init__(self, data_dir, *, listen=("127.0.0.1:0",), settings=(), log_dir=None):
         self.data_dir = Path(data_dir)
         self.log_path = (log_dir or self.data_dir.parent) / f"{self.data_dir.name}.log"
-        command = [sys.executable, "-m", "barnabas.cli.main", "up"]
-        command += ["--data-dir", str(data_dir)]
+        arguments = ["up", "--data-dir", str(data_dir)]
         for address in listen:
-            command += ["--listen", address]
+            arguments += ["--listen", address]
         for setting in settings:
-            command += ["--set", setting]
-        with self.log_path.open("a") as log:
-            self._log_start = log.tell()
-            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            arguments += ["--set", setting]
+        self.process = self._start(arguments)
         line = ready_line(self.process)
         if line is None:
             self.process.stdout.close()
             code = self.process.wait(DEADLINE_S)
             raise AssertionError(f"exit code {code} before ready:\n{self.log[-4000:]}")
         self.addresses = line.split()[1].split(",")
+
+    def _start(self, arguments):
+        stdout, theirs = os.pipe()
+        try:
+            with self.log_path.open("a") as log, Path(os.devnull).open() as nothing:
+                self._log_start = log.tell()
+                streams = nothing.fileno(), theirs, log.fileno()
+                process = fork_server(*BROKER_MODULES).start(arguments, *streams)
+        finally:
+            os.close(theirs)
+        process.stdout = os.fdopen(stdout)
+        return process
 
     @property
     def bootstrap(self):
