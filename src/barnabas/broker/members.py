@@ -30,6 +30,7 @@ from barnabas.broker.in_sync import InSyncKeeper
 from barnabas.broker.lost_logs import LostLogs
 from barnabas.broker.orders import Orders
 from barnabas.broker.replication_throttle import FOLLOWER, LEADER, ReplicationThrottle
+from barnabas.broker.store_memory import find_forgotten
 from barnabas.broker.tasks import drive
 from barnabas.model.cluster import LiveBroker
 from barnabas.model.errors import ErrorCode, KafkaError
@@ -70,6 +71,8 @@ class Members:
         #: That of the present registration; -1 before the first.
         self.broker_epoch = -1
         self.is_registered = False
+        self._is_connected = False
+        self._suspended_ms = 0
         self.orders = Orders(node)
         self.fetchers = Fetchers(node)
         #: Who pulls from this broker.
@@ -86,6 +89,11 @@ class Members:
         self._protocols: dict[str, str] = {}
         self._is_registering = False
         self._controller_channel: Channel | None = None
+
+    @property
+    def is_in_touch(self) -> bool:
+        """Tell whether the store knows of this broker, as far as can be said: else others cannot change anything that it should do."""
+        return self._is_connected and self.is_registered
 
     # Addresses
 
@@ -127,14 +135,20 @@ class Members:
     def on_connected(self, session_id: int, *, is_new: bool) -> None:
         """Hear of a session."""
         self.session_id = session_id
+        self._is_connected = True
+        silent_ms = self._node.world.clock.monotonic_ms() - self._suspended_ms
         if is_new and self.broker_epoch >= 0 and not self._is_registering:
             self.is_registered = False
             drive(self._register_again(), self._on_registered_again)
+        elif not is_new and silent_ms >= self._session_ms:
+            drive(self._compare(), self._on_compared)
         else:
             self.controller.look()
 
     def on_suspended(self) -> None:
         """Hear that the store cannot be reached."""
+        self._is_connected = False
+        self._suspended_ms = self._node.world.clock.monotonic_ms()
         log.warning("the connection to ZooKeeper is lost; what this broker leads, it serves")
 
     def on_expired(self) -> None:
@@ -152,6 +166,7 @@ class Members:
         self._is_registering = True
         try:
             yield from self._check_cluster()
+            yield from self._compare()
         finally:
             self._is_registering = False
         while not self.is_registered and not self._node.stopping:
@@ -159,6 +174,29 @@ class Members:
                 yield from self._register()
             except IdTaken as problem:
                 log.error("cannot register again: %s", problem)
+
+    def _compare(self) -> Task[None]:
+        """See whether the store still knows what was heard of it before it was away."""
+        node = self._node
+        while not node.stopping:
+            try:
+                forgotten = yield from find_forgotten(node)
+            except OSError:
+                yield partial(node.pause, _RETRY_MS)
+                continue
+            if forgotten:
+                log.error(
+                    "ZooKeeper was put back to an older state: of %d partitions later leaders are known here, such as %s",
+                    len(forgotten), forgotten[0],
+                )  # fmt: skip
+                self.controller.leave("ZooKeeper was put back")
+                self.orders.on_gone_back()
+            return
+
+    def _on_compared(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+        if problem is not None:
+            log.error("cannot compare with the store", exc_info=problem)
+        self.controller.look()
 
     def _check_cluster(self) -> Task[None]:
         """Make sure that the store is still that of this cluster. OtherCluster if it is not."""
@@ -228,8 +266,11 @@ class Members:
 
     def _give_up_ms(self) -> int:
         """When one that is left from before has vanished with its session."""
-        timeout_ms = self._node.config.get_int("zookeeper.session.timeout.ms")
-        return self._node.world.clock.monotonic_ms() + timeout_ms * 3 // 2
+        return self._node.world.clock.monotonic_ms() + self._session_ms * 3 // 2
+
+    @property
+    def _session_ms(self) -> int:
+        return self._node.config.get_int("zookeeper.session.timeout.ms")
 
     def _register(self) -> Task[None]:
         """Register; one of this id that is left from before vanishes with its session, another that lives does not."""

@@ -12,6 +12,7 @@ no further request read while a reply is unsent.
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -404,7 +405,13 @@ class SimLink:
 
 
 def _bytes(part: Any) -> bytes:  # noqa: ANN401
-    return part.read() if isinstance(part, FileSlice) else bytes(part)
+    """Read a part of a reply. OSError, which ends the link as in the real server, if a log was cut under a client that is slow to read."""
+    if not isinstance(part, FileSlice):
+        return bytes(part)
+    data = part.read()
+    if len(data) < part.size:
+        raise OSError(errno.EIO, f"{part.file.path} ends before {part.position + part.size}")
+    return data
 
 
 def _frames(stream: bytes) -> Iterator[bytes]:

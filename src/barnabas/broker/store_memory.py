@@ -1,0 +1,43 @@
+"""Whether the store still knows what this broker was told: if not, it was put back to an older state.
+
+Job: compare the states of hosted partitions with what the store holds of them. Whatever a broker is told was in the store before, so the store is
+never behind. Must not know what follows from it (`orders.py`, `members.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.broker import cluster_znodes, store
+
+if TYPE_CHECKING:
+    from barnabas.broker.node import Node
+    from barnabas.broker.replicas import Replica
+    from barnabas.broker.tasks import Task
+    from barnabas.model.ids import TopicPartition
+    from barnabas.ports import ZNode
+
+
+def find_forgotten(node: Node) -> Task[list[TopicPartition]]:
+    """Return the partitions of which this broker knows something later than the store. OSError if it cannot be read."""
+    # What is known is noted first: the controller may tell something newer while the store is being read.
+    known = {
+        cluster_znodes.state_path(*replica.key): (replica, _version(replica))
+        for replica in node.replicas
+        if not replica.state.is_undecided
+    }
+    found = yield from store.read_all(node, list(known))
+    return [
+        replica.key for path, (replica, version) in known.items() if _is_older(found[path], version)
+    ]
+
+
+def _version(replica: Replica) -> tuple[int, int]:
+    return replica.state.leader_epoch, replica.state.partition_epoch
+
+
+def _is_older(found: ZNode | None, version: tuple[int, int]) -> bool:
+    if found is None:
+        return False  # the topic was deleted, or made later: nobody can give orders about it
+    state = cluster_znodes.read_state(found)
+    return (state.leader_epoch, state.version) < version

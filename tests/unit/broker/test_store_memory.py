@@ -1,0 +1,33 @@
+"""A store that does not know any more what a broker was told."""
+
+from member_kit import new_store, put_topic, start_member
+
+from barnabas.broker.store_memory import find_forgotten
+from barnabas.broker.tasks import drive
+from barnabas.model.ids import TopicPartition
+
+
+def forgotten(member):
+    answers = []
+    drive(find_forgotten(member.node), lambda *answer: answers.append(answer))
+    member.events.settle()
+    ((found, problem),) = answers
+    assert problem is None
+    return found
+
+
+def test_only_what_the_store_knows_later_things_of_is_remembered():
+    store = new_store()
+    put_topic(store, "t", (1,), (1,))
+    put_topic(store, "u", (1,), (1,))
+    member = start_member(store)
+    assert forgotten(member) == []
+    state = member.node.replicas.get("t", 0).state
+    state.partition_epoch += 1
+    assert forgotten(member) == [TopicPartition("t", 0)]
+    state.partition_epoch -= 2
+    assert forgotten(member) == [], "an order is on its way"
+    member.node.replicas.get("u", 0).state.leader_epoch += 1
+    assert forgotten(member) == [TopicPartition("u", 0)]
+    del store.tree["/brokers/topics/u/partitions/0/state"]
+    assert forgotten(member) == [], "it was deleted, and so will be the log"
