@@ -120,6 +120,7 @@ def health(connection: Connection) -> int:
                 admin.min_in_sync(dict.fromkeys(topic for topic, _ in state.partitions)),
                 admin.reassignments() if state.controller is not None else {},
                 admin.storage(state.brokers),
+                admin.out_of_touch(state.brokers),
             )
     except (ClientError, Failure) as problem:
         hint = problem.hint if isinstance(problem, Failure) else None

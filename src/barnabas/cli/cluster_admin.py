@@ -19,10 +19,12 @@ from barnabas.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from barnabas.wire.messages.describe_cluster import DescribeClusterRequest
 from barnabas.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from barnabas.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from barnabas.wire.primitives import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -160,6 +162,18 @@ class ClusterAdmin:
                 continue
             found[broker] = _storage(answer.results)
         return found
+
+    def out_of_touch(self, brokers: Iterable[int]) -> set[int]:
+        """Ask each broker whether it lacks contact with ZooKeeper; one that does not answer, or does not know the question, is left out."""
+        found: set[int] = set()
+        request = DescribeClusterRequest(include_fenced_brokers=True)
+        for broker in brokers:
+            try:
+                answer = self._client.ask(broker, request)
+            except (ClientError, WireError):
+                continue
+            found |= {each.broker_id for each in answer.brokers if each.is_fenced}
+        return found.intersection(brokers)
 
     def min_in_sync(self, topics: Iterable[str]) -> dict[str, int]:
         """Ask for min.insync.replicas of each topic; one without an answer is left out."""

@@ -37,13 +37,16 @@ class Health:
     #: Broker and path of each.
     failed_directories: list[tuple[int, str]] = field(default_factory=list)
     has_controller: bool = True
+    #: Brokers that do not reach ZooKeeper (of Apache Kafka: that its controller has fenced).
+    out_of_touch: list[int] = field(default_factory=list)
 
     @property
     def verdict(self) -> int:
         """OK, AT_RISK or BROKEN: the exit code."""
         if self.offline or self.under_min_in_sync or not self.has_controller:
             return BROKEN
-        if self.under_replicated or self.brokers_away or self.failed_directories:
+        missing = (self.brokers_away, self.failed_directories, self.out_of_touch)
+        if self.under_replicated or any(missing):
             return AT_RISK
         return OK
 
@@ -53,6 +56,7 @@ class Health:
             "health": VERDICTS[self.verdict].replace(" ", "_"),
             "controller": self.has_controller,
             "brokers_away": self.brokers_away,
+            "out_of_touch": self.out_of_touch,
             "failed_directories": [
                 {"broker": broker, "directory": path} for broker, path in self.failed_directories
             ],
@@ -70,6 +74,11 @@ class Health:
             lines.append("no controller: nobody elects leaders or changes topics")
         if self.brokers_away:
             lines.append(f"brokers away: {', '.join(map(str, self.brokers_away))}")
+        if self.out_of_touch:
+            told = ", ".join(map(str, self.out_of_touch))
+            lines.append(
+                f"without ZooKeeper: {told}; they serve what they lead, and nothing can be changed"
+            )
         lines += [
             f"failed log directory: {path} of broker {b}" for b, path in self.failed_directories
         ]
@@ -90,9 +99,14 @@ def judge(
     min_in_sync: Mapping[str, int],
     reassignments: Mapping[Place, Reassignment],
     storage: Mapping[int, Storage],
+    out_of_touch: Iterable[int] = (),
 ) -> Health:
     """Look at everything."""
-    health = Health(brokers_away=state.away(), has_controller=state.controller is not None)
+    health = Health(
+        brokers_away=state.away(),
+        has_controller=state.controller is not None,
+        out_of_touch=sorted(out_of_touch),
+    )
     for place, partition in state.partitions.items():
         if partition.leader is None:
             health.offline.append(place)

@@ -50,6 +50,11 @@ DEFAULT_DATA_DIR = "data"
 )
 @click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
 @click.option(
+    "--adopt",
+    is_flag=True,
+    help="Make a broker of its own of what a member of a cluster left.",
+)
+@click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
     default="text",
@@ -68,10 +73,17 @@ def up(**options: Any) -> None:  # noqa: ANN401
     Prints one line starting with "ready" and the address when clients can connect. Ctrl-C or SIGTERM
     stops it cleanly.
     """
+    # Imported here: `--help` does without.
+    from barnabas.cli.member_directory import objection
+
     logs.configure(options["log_format"], options["log_level"])
     config = _read_config(options)
     for warning in config.warnings:
         click.echo(f"warning: {warning}", err=True)
+    if config.get("zookeeper.connect") is None and not options["adopt"]:
+        problem = objection(config.log_dirs)
+        if problem is not None:
+            _refuse(problem)
     _serve(config, options["metrics"])
 
 

@@ -62,3 +62,12 @@ def test_without_controller_nothing_changes():
 def test_many_are_counted():
     found = health([Partition(1, (1, 2), (1,))] * 7)
     assert "7 (t-0, t-1, t-2, t-3, t-4 and 2 more)" in found.lines()[1]
+
+
+def test_brokers_without_zookeeper_are_a_risk_though_everything_is_served():
+    state = ClusterState("id", 1, dict(BROKERS), {})
+    found = judge(state, {}, {}, {}, {3, 1})
+    assert (found.verdict, found.as_dict()["out_of_touch"]) == (AT_RISK, [1, 3])
+    assert found.lines()[1] == (
+        "without ZooKeeper: 1, 3; they serve what they lead, and nothing can be changed"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.authorized import NOT_ASKED, cluster_operations
+from barnabas.broker.cluster_view import NOBODY
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -14,6 +15,7 @@ from barnabas.wire.messages.describe_cluster import (
 
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
+    from barnabas.broker.node import Node
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
@@ -36,16 +38,24 @@ def handle(call: Call) -> DescribeClusterResponse:
             f"Unsupported endpoint type {kind}; there are 1 (brokers) and 2 (controllers).",
         )
     node = call.node
+    fenced = _fenced(node) if request.include_fenced_brokers else NOBODY
     asked = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         cluster_id=node.cluster_id,
         controller_id=node.cluster.controller_id,
         brokers=[
-            DescribeClusterBroker(broker_id=broker_id, host=host, port=port, rack=rack)
+            DescribeClusterBroker(
+                broker_id=broker_id, host=host, port=port, rack=rack, is_fenced=broker_id == fenced
+            )
             for broker_id, host, port, rack in node.cluster.addresses(call.link)
         ],
         cluster_authorized_operations=cluster_operations(call) if asked else NOT_ASKED,
     )
+
+
+def _fenced(node: Node) -> int:
+    """Name this broker if it has no contact with ZooKeeper: it serves what it leads, and cannot be told anything new (KIP-1073)."""
+    return NOBODY if node.is_lone or node.members.is_in_touch else node.broker_id
 
 
 def refuse(
