@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from postgres_kit import rows
 
-from barnabas.pipelines.postgres.target import Change, Target, connected
+from barnabas.pipelines.postgres.target import Change, StagedLost, Target, connected
 
 V1 = [
     {"id": 1, "name": "id", "type": "bigint", "key": True},
@@ -31,8 +31,8 @@ class Run:
     def apply(self, *changes, batch=None):
         number = self.batch if batch is None else batch
         with connected(self.url, self.schema) as target:
-            target.stage(self.query, number, "a", changes)
-            new = target.apply(self.query, number, ["a"], 24)
+            staged = {"a": target.stage(self.query, number, "a", changes)}
+            new = target.apply(self.query, number, staged, 24)
         self.batch += 1
         return new
 
@@ -100,6 +100,18 @@ def test_a_batch_counts_once(run):
     assert not run.apply(row(11, 1, name="b"), batch=0)
     assert [each["name"] for each in run.table()] == ["a"]
     assert run.table("barnabas_staged") == []
+
+
+def test_a_batch_whose_staged_changes_are_gone_is_not_taken_for_done(run):
+    """As after a crash of the database, which empties tables that are not logged."""
+    run.apply(schema(1, V1))
+    with connected(run.url, run.schema) as target:
+        count = target.stage(run.query, 1, "x", [row(10, 1, name="a"), row(11, 2, name="b")])
+        target._execute("DELETE FROM barnabas_staged WHERE position = 11")
+        with pytest.raises(StagedLost):
+            target.apply(run.query, 1, {"x": count}, 24)
+    assert run.apply(row(10, 1, name="a"), row(11, 2, name="b"))
+    assert [each["name"] for each in run.table()] == ["a", "b"]
 
 
 def test_columns_are_added_dropped_renamed_and_retyped(run):
@@ -246,8 +258,8 @@ def test_a_kill_at_any_statement_changes_nothing_in_the_end(run):
         connection = psycopg.connect(run.url)
         try:
             target = Target(Mortal(connection, fatal), run.schema)
-            target.stage(run.query, 1, str(fatal), second)
-            target.apply(run.query, 1, [str(fatal)], 24)
+            staged = {str(fatal): target.stage(run.query, 1, str(fatal), second)}
+            target.apply(run.query, 1, staged, 24)
         except Killed:
             continue
         connection.close()

@@ -136,8 +136,8 @@ def test_a_real_database_is_captured(project, tmp_path):
         random.Random(1).shuffle(changes)
         with connected(url, "copy") as target:
             for batch, start in enumerate(range(0, len(changes), 7)):
-                target.stage("q", batch, "a", changes[start : start + 7])
-                target.apply("q", batch, ["a"], 24)
+                staged = {"a": target.stage("q", batch, "a", changes[start : start + 7])}
+                target.apply("q", batch, staged, 24)
         tables = ("goods", "notes", "late", "short", "empty")
         for table in tables:
             expected = everything(url, f"public.{table}")

@@ -29,7 +29,7 @@ from barnabas.pipelines.postgres.schemas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 #: What is wrong with a change and not with the database: types, keys, statements that one change made impossible.
 _REFUSALS: Final = (
@@ -50,6 +50,10 @@ class Change(NamedTuple):
     version: int | None
     position: int
     value: str | None
+
+
+class StagedLost(Exception):
+    """Staged changes are gone: the batch must be run again."""
 
 
 class Target:
@@ -73,9 +77,10 @@ class Target:
         self._execute(SQL("CREATE SCHEMA IF NOT EXISTS {}").format(Identifier(self._schema)))
         self._execute(statements.BOOKS)
 
-    def stage(self, query: str, batch: int, attempt: str, changes: Iterable[Change]) -> None:
-        """Put down what one attempt of a task has."""
+    def stage(self, query: str, batch: int, attempt: str, changes: Iterable[Change]) -> int:
+        """Put down what one attempt of a task has; return how many changes these are."""
         statement = f"COPY barnabas_staged ({_FIELDS}) FROM STDIN"
+        count = 0
         with (
             self._connection.transaction(),
             self._connection.cursor() as cursor,
@@ -83,15 +88,19 @@ class Target:
         ):
             for each in changes:
                 copy.write_row((query, batch, attempt, *each))
+                count += 1
+        return count
 
     def apply(
-        self, query: str, batch: int, attempts: Sequence[str], keep_deletes_hours: int
+        self, query: str, batch: int, staged: Mapping[str, int], keep_deletes_hours: int
     ) -> bool:
-        """Apply a batch; return whether it was new."""
+        """Apply a batch that attempts have staged, so many changes each; return whether it was new. StagedLost if some are not there."""
+        attempts = [*staged]
         with self._connection.transaction():
             self._execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [self._schema])
             new = self._note(query, batch)
             if new:
+                self._check_staged(attempts, sum(staged.values()))
                 self._apply_schemas(query, batch, attempts)
                 self._apply_rows(attempts)
                 self._execute(
@@ -103,6 +112,14 @@ class Target:
                 "DELETE FROM barnabas_staged WHERE query = %s AND batch <= %s", [query, batch]
             )
         return new
+
+    def _check_staged(self, attempts: Sequence[str], expected: int) -> None:
+        """A crash of the database takes what is staged: to apply the rest would be to lose it."""
+        row = self._execute(
+            "SELECT count(*) FROM barnabas_staged WHERE attempt = ANY(%s)", [attempts]
+        ).fetchone()
+        if row != (expected,):
+            raise StagedLost(f"of {expected} staged changes {row[0] if row else 0} are left")
 
     def _note(self, query: str, batch: int) -> bool:
         noted = self._execute(

@@ -19,7 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.pipelines.options import OptionTexts
-from barnabas.pipelines.postgres.target import Change, connected
+from barnabas.pipelines.postgres.target import Change, StagedLost, connected
 from barnabas.pipelines.problem import PipelineProblem, one_sentence
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Staged(WriterCommitMessage):
 
     query: str
     attempt: str
+    changes: int = 0
 
 
 class ChangeWriter(DataSourceStreamArrowWriter):
@@ -81,7 +82,7 @@ class ChangeWriter(DataSourceStreamArrowWriter):
         with _told():
             if first is not None:
                 with connected(self._url, self._schema) as target:
-                    target.stage(
+                    staged.changes = target.stage(
                         staged.query, int(batch or 0), staged.attempt, _changes(first, rows)
                     )
         return staged
@@ -91,7 +92,7 @@ class ChangeWriter(DataSourceStreamArrowWriter):
         staged = [each for each in messages if isinstance(each, Staged)]
         if staged:
             with _told(), connected(self._url, self._schema) as target:
-                attempts = [each.attempt for each in staged]
+                attempts = {each.attempt: each.changes for each in staged}
                 target.apply(staged[0].query, batchId, attempts, self._keep_deletes_hours)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
@@ -104,7 +105,7 @@ def _told() -> Iterator[None]:
     with one_sentence():
         try:
             yield
-        except psycopg.Error as problem:
+        except (psycopg.Error, StagedLost) as problem:
             sentence = " ".join(str(problem).split())
             raise PipelineProblem(
                 f"the database of the option url cannot be written: {sentence}"

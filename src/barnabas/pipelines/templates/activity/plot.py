@@ -34,6 +34,7 @@ def draw(folder, path):
     started = sessions.started.dt.floor("h").value_counts().sort_index()
     hours.plot(started.index, started.values, marker="o", color="#2a6f97")
     hours.set_ylim(0)
+    hours.tick_params(axis="x", rotation=45)
     hours.set_title("sessions by the hour")
     hours.xaxis.set_major_formatter(mpl.dates.DateFormatter("%H:%M"))
     best = top.sort_values(["views", "page"], ascending=[False, True]).head(10)[::-1]

@@ -47,7 +47,7 @@ def draw(outcomes, channels, path):
         by_app.barh(apps, each, left=left, color=colour, label=outcome)
         left = [a + b for a, b in zip(left, each, strict=True)]
     by_app.set_title(f"what became of {sum(outcomes.values()):,} requests")
-    by_app.legend(frameon=False)
+    by_app.legend(frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=4)
     places = range(len(channels))
     requests, sent = zip(*channels.values(), strict=True)
     by_channel.bar(
