@@ -1,4 +1,4 @@
-"""The audit log: who changed what, and who was denied what.
+"""The audit log: who changed what, who was denied what, and from where logins were refused.
 
 Job: one line per event, a JSON object, on the logger `barnabas.audit`, which is there whether or not there are access rules. As in
 Kafka's authorizer log, a denial is told at INFO where something was asked for by its name; what is left out of a list, or
@@ -18,6 +18,7 @@ from barnabas.wire.messages.index import APIS
 
 if TYPE_CHECKING:
     from barnabas.broker.call import Call
+    from barnabas.ports import Link
 
 log = logging.getLogger("barnabas.audit")
 
@@ -41,6 +42,18 @@ def denied(call: Call, operation: str, resource: str, rule: str, *, quietly: boo
 def allowed(call: Call, operation: str, resource: str, rule: str) -> None:
     """Tell that somebody may do something: for those who look closely."""
     _tell(logging.DEBUG, "allowed", call, operation=operation, resource=resource, rule=rule)
+
+
+def login_refused(link: Link, mechanism: str, reason: str) -> None:
+    """Tell that somebody did not prove who they are; whom they claimed to be may be anybody's name, or a password in its place."""
+    line = {
+        "event": "login refused",
+        "host": link.peer_host,
+        "listener": link.listener,
+        "mechanism": mechanism,
+        "reason": reason[:_RESOURCE_MAX],
+    }
+    log.info("%s", json.dumps(line))
 
 
 def _tell(level: int, event: str, call: Call, **what: Any) -> None:  # noqa: ANN401

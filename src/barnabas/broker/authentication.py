@@ -20,6 +20,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker import audit
 from barnabas.broker.outcomes import CloseLink
 from barnabas.core.sasl.mechanism import OAUTHBEARER, PLAIN, LoginRefused
 from barnabas.core.sasl.plain import PlainServer
@@ -185,6 +186,7 @@ class Authenticator:
             return answer, self._finish(server.identity)
         except LoginRefused as refusal:
             log.warning("login refused: %s", refusal, extra={"peer": self._link.peer_host})
+            audit.login_refused(self._link, self._mechanism, str(refusal))
             raise
         except Exception as problem:  # (an edge: whoever is not known yet must not harm others, nor try again on this connection)
             log.exception("a login failed", extra={"peer": self._link.peer_host})

@@ -130,8 +130,8 @@ class Connection:
 
     @property
     def is_waiting(self) -> bool:
-        """Tell whether the client has reason to be silent: its request is under way."""
-        return self._waiting
+        """Tell whether the client has reason to be silent: its request is under way. That it is throttled is none, as in Kafka."""
+        return self._waiting and self._muted is None
 
     @property
     def _goes_on(self) -> bool:

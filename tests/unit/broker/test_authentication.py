@@ -147,6 +147,11 @@ def test_a_refusal_takes_its_time_and_tells_nothing(kit, token, caplog):
     assert answer.error_message == "Authentication failed: Invalid username or password"
     kit.run(lambda: kit.client.is_closed)
     assert "guess" not in caplog.text
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "barnabas.audit"]
+    told = json.loads(line)
+    assert (told["event"], told["mechanism"]) == ("login refused", "PLAIN")
+    assert told["host"]
+    assert token.split(b"\0")[1].decode() not in line, "names may be anything"
 
 
 def test_bare_tokens_of_old_clients(kit):

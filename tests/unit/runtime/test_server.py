@@ -1,12 +1,14 @@
 """The server against clients that misbehave on their sockets: a broker in this process, raw connections to it."""
 
 import contextlib
+import ssl
 import struct
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from chaos.wire_kit import RawClient, batch, encode, eventually, fetch_request, produce_request
+from security_kit import make_certificates
 
 import barnabas
 from barnabas.runtime import server
@@ -328,24 +330,61 @@ def test_limits_count_from_the_moment_they_are_set():
             assert third.socket.recv(1) == b""
 
 
-def test_a_throttled_connection_is_answered_at_once_and_read_later():
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "TLS"])
+def test_a_throttled_connection_is_answered_at_once_and_read_later(is_encrypted, tmp_path):
     """Ten windows' worth and more: the next request of that client waits, and one of another does not."""
-    entity = EntityData(entity_type="client-id", entity_name=None)
-    limit = OpData(key="producer_byte_rate", value=100_000.0)
-    quota = AlterClientQuotasRequest(entries=[RequestEntryData(entity=[entity], ops=[limit])])
-    with barnabas.Broker() as broker, RawClient(broker.bootstrap) as client:
+    settings = encrypted(tmp_path) if is_encrypted else {}
+    with barnabas.Broker(settings=settings) as broker, RawClient(broker.bootstrap) as client:
+        if is_encrypted:
+            client.socket = trusting().wrap_socket(client.socket)
         client.create_topic("t")
-        assert client.ask(quota, 1).entries[0].error_code == 0
+        limit_producers(client, 90_000.0)
         request = produce_request("t", batch(bytes(1_030_000)))
         client.send(request, 9)
         number = client.send(ANY, 0)
         answer = client.receive_for(request, 9, number - 1)
-        assert 0 < answer.throttle_time_ms < 1000
+        assert 1000 < answer.throttle_time_ms < 3000
         connection = next(iter(broker._broker.server._connections.values()))
-        assert connection.is_waiting
-        assert is_served(broker.bootstrap)
+        assert connection._muted is not None
+        if not is_encrypted:
+            assert is_served(broker.bootstrap)
         client.receive_for(ANY, 0, number)
-        assert not connection.is_waiting
+        assert connection._muted is None
+
+
+def test_who_is_throttled_for_longer_than_the_idle_may_is_closed():
+    """As in Kafka: that it may not be read from is no reason to keep it."""
+    settings = {"connections.max.idle.ms": 1500, "quota.window.size.seconds": 1000}
+    with barnabas.Broker(settings=settings) as broker, RawClient(broker.bootstrap) as client:
+        client.create_topic("t")
+        limit_producers(client, 1.0)
+        request = produce_request("t", batch(bytes(1_000_000)))
+        assert client.ask(request, 9).throttle_time_ms > 100_000
+        assert client.is_closed_by_peer()
+
+
+def limit_producers(client, rate):
+    entity = EntityData(entity_type="client-id", entity_name=None)
+    limit = OpData(key="producer_byte_rate", value=rate)
+    quota = AlterClientQuotasRequest(entries=[RequestEntryData(entity=[entity], ops=[limit])])
+    assert client.ask(quota, 1).entries[0].error_code == 0
+
+
+def encrypted(folder):
+    """Settings of a broker that speaks TLS only."""
+    return {
+        "listeners": "SAFE://127.0.0.1:0",
+        "listener.security.protocol.map": "SAFE:SSL",
+        "inter.broker.listener.name": "SAFE",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(make_certificates(folder).server),
+    }
+
+
+def trusting():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 def test_an_address_above_its_rate_is_closed_and_others_of_the_broker_are_served():
