@@ -61,6 +61,7 @@ def last_of_all():
     return feeding.Event("page-views", "last", json.dumps(said))
 
 
+@pytest.mark.timeout(900)  # Spark, on a machine with much else to do
 def test_from_events_to_sessions_and_reports(project, here, spark, tmp_path):
     import functions
     import generate

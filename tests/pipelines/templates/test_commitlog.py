@@ -47,6 +47,7 @@ def assert_equal(url, database):
     assert rows(url, "SELECT count(*) FROM barnabas_staged") == [(0,)]
 
 
+@pytest.mark.timeout(900)  # Spark, on a machine with much else to do
 def test_from_one_database_to_another(project, here, spark):
     import generate
     import memory

@@ -47,6 +47,7 @@ def expected(functions, requests, preferences):
     return found
 
 
+@pytest.mark.timeout(900)  # Spark, on a machine with much else to do
 def test_every_request_has_one_outcome(project, here, spark):
     import functions
     import generate
@@ -75,7 +76,7 @@ def test_every_request_has_one_outcome(project, here, spark):
                 and len(dead(here)) >= len(refused(functions, requests))
             ),
             "every request has an outcome",
-            patience_s=150,
+            patience_s=300,
         )
     finally:
         pipeline.stop()
