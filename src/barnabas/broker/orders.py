@@ -175,7 +175,8 @@ class Orders:
                 " If ZooKeeper was put back to an older state, the controller finds out who must lead",
                 key, told.leader, told.leader_epoch, state.leader_epoch, replica.log.epochs.latest,
             )  # fmt: skip
-            return ErrorCode.STALE_CONTROLLER_EPOCH
+            # Not STALE_CONTROLLER_EPOCH: Kafka's brokers answer that to an epoch that they have, too, which is no cause for alarm.
+            return ErrorCode.FENCED_LEADER_EPOCH
         self._outlived.pop(key, None)
         state.min_in_sync = replica.config.min_insync_replicas
         state.lag_max_ms = node.config.get_int("replica.lag.time.max.ms")

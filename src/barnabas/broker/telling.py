@@ -227,7 +227,7 @@ class _Listener:
                 code = ErrorCode(partition.error_code)
                 if code == ErrorCode.KAFKA_STORAGE_ERROR:
                     offline.append(key)
-                elif code == ErrorCode.STALE_CONTROLLER_EPOCH:
+                elif code == ErrorCode.FENCED_LEADER_EPOCH:
                     refused.append(key)
                 elif code:
                     log.warning("broker %d, %s: %s", self.broker.id, key, code.name)

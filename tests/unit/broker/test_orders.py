@@ -15,7 +15,7 @@ from barnabas.wire.messages.leader_and_isr import (
 T0 = TopicPartition("t", 0)
 #: As `put_topic` names it.
 TOPIC_ID = b"t".ljust(16, b"-")
-REFUSED = ErrorCode.STALE_CONTROLLER_EPOCH
+REFUSED = ErrorCode.FENCED_LEADER_EPOCH
 
 
 @pytest.fixture
