@@ -88,6 +88,8 @@ def run_continuous(project: Project, master: str | None, settings: Mapping[str, 
 
 
 def _run(pipeline: Pipeline, project: Project, stopping: threading.Event) -> None:
+    from barnabas.pipelines.definitions import told
+
     started = run_state.now()
     pipeline.on_look = lambda: run_state.write_status(project.state, project.name, run_state.CONTINUOUS, pipeline.status(), started)  # fmt: skip
     pipeline.start()
@@ -95,7 +97,7 @@ def _run(pipeline: Pipeline, project: Project, stopping: threading.Event) -> Non
     try:
         news = _News(project)
         is_live = sys.stdout.isatty()
-        while not stopping.wait(_LOOK_S):
+        while not stopping.wait(_LOOK_S) and pipeline.broken is None:
             flows = pipeline.status()
             for line in news.of(flows):
                 click.echo(line, err=is_live)
@@ -103,7 +105,10 @@ def _run(pipeline: Pipeline, project: Project, stopping: threading.Event) -> Non
                 _redraw(project.name, flows)
     finally:
         click.echo(f"stopping {project.name}", err=True)
-        pipeline.stop()
+        if pipeline.broken is None:
+            pipeline.stop()
+    if pipeline.broken is not None:
+        raise Failure(f"{project.name} broke: {told(pipeline.broken)}", f"{project.state / 'spark.log'} has what Spark said") from None  # fmt: skip
     click.echo("\n".join(flow_lines(pipeline.status())))
 
 

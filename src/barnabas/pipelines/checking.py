@@ -75,7 +75,10 @@ def check(folder: Path, spark: SparkSession, settings: Mapping[str, str]) -> lis
         return [Finding.of(str(problem))]
     with tempfile.TemporaryDirectory() as scratch:
         check = _Check(project, spark.newSession(), settings, f"file://{scratch}")
-        found = list(dict.fromkeys(check.findings()))
+        try:
+            found = list(dict.fromkeys(check.findings()))
+        finally:
+            check.tables.drop()
     return sorted(found, key=lambda each: (each.level, each.file, each.line))
 
 
@@ -88,7 +91,7 @@ class _Check:
         self._project = project
         self._spark = spark
         self._settings = settings
-        self._tables = StoredTables(spark, scratch, f"check_{Path(scratch).name}")
+        self.tables = StoredTables(spark, scratch, f"check_{Path(scratch).name}")
 
     def findings(self) -> Iterator[Finding]:
         yield from self._configuration()
@@ -109,7 +112,7 @@ class _Check:
                 yield Finding(ERROR, self._project.spec.name, line_of(self._project.spec, key), text)  # fmt: skip
 
     def _graph(self, defined: Definitions) -> Iterator[Finding]:
-        resolver = Resolver(defined, self._spark, self._tables)
+        resolver = Resolver(defined, self._spark, self.tables)
         targets = resolver.target_problems()
         yield from (Finding.of(str(problem)) for problem in targets)
         for name in defined.outputs:
@@ -167,7 +170,7 @@ class _Check:
     def _old_checkpoints(self, works: list[Work]) -> Iterator[Finding]:
         storage = f"{self._project.storage}/continuous/checkpoints"
         known = {work.step.name for work in works}
-        for name in self._tables.names(storage):
+        for name in self.tables.names(storage):
             if name not in known:
                 text = f"{storage}/{name} is the checkpoint of a flow that is not defined any more: if it was renamed, it begins anew; remove the folder if it is gone"
                 yield Finding(WARNING, self._project.spec.name, 1, text)

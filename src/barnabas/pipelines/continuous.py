@@ -6,6 +6,7 @@ are under the project's storage, by the name of the step: a run goes on where th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 import threading
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
 
+from barnabas.client.settings import SettingError
 from barnabas.pipelines import definitions
-from barnabas.pipelines.flow_runs import FAILURES, StreamRun, ViewRun
+from barnabas.pipelines.flow_runs import StreamRun, ViewRun
 from barnabas.pipelines.graph import waves
 from barnabas.pipelines.lag import LagMeter
 from barnabas.pipelines.problem import PipelineProblem
@@ -67,6 +69,8 @@ class Pipeline:
         self.runs = [run for wave in self._waves for run in wave]
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
+        self.broken: Exception | None = None
+        """What ended everything, if it was not `stop`."""
         self.on_look: Callable[[], object] = lambda: None
         """Called after each look at the queries, on the thread that looks."""
 
@@ -121,8 +125,6 @@ class Pipeline:
             self._start_once(run)
 
     def _start_once(self, run: StreamRun) -> None:
-        for name in run.work.step.reads:
-            self._tables.refresh(name)
         try:
             run.start(availableNow=True)
         except PySparkException as problem:
@@ -164,9 +166,13 @@ class Pipeline:
 
     def _keep(self, turn: Callable[[], float]) -> None:
         """Take turns until it is stopped; each says how long to wait for the next."""
-        with in_this_thread(self.spark):
-            while not self._stop.wait(turn()):
-                pass
+        try:
+            with in_this_thread(self.spark):
+                while not self._stop.wait(turn()):
+                    pass
+        except Exception as problem:  # noqa: BLE001 - such as a JVM that is gone: whoever runs this must hear of it
+            self.broken = problem
+            self._stop.set()
 
     def _look(self) -> float:
         for run in self.runs:
@@ -182,7 +188,8 @@ class Pipeline:
         for run in self.runs:
             last = run.shown.last
             if last is not None and run.work.client and not self._stop.is_set():
-                run.shown.lag_seconds = LagMeter(run.work.client).seconds(last.end)
+                with contextlib.suppress(SettingError):
+                    run.shown.lag_seconds = LagMeter(run.work.client).seconds(last.end)
         return _LAG_S
 
     def _refresh_due(self) -> float:
@@ -238,7 +245,7 @@ def run_status(run: StreamRun | ViewRun, now: float) -> dict[str, Any]:
 def _try(run: StreamRun | ViewRun, what: Callable[[], object]) -> bool:
     try:
         what()
-    except FAILURES as problem:
+    except Exception as problem:  # noqa: BLE001 - one flow's trouble, whatever it is, is not the others'
         run.life.on_failed(definitions.told(problem), time.monotonic())
         return False
     run.life.on_started(time.monotonic())

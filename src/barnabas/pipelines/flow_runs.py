@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.pipelines.output import Sink, Table
 
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 TRIGGER_SETTING: Final = "barnabas.trigger.interval"
 NO_DATA_BATCHES: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
-#: What may go wrong in Spark, and in the code of a project.
-FAILURES: Final = (PySparkException, Py4JError, PipelineProblem)
 
 
 class StreamRun:
@@ -58,9 +55,12 @@ class StreamRun:
         self._query: StreamingQuery | None = None
         self._seen = ""
         self._must_restart = False
+        self._has_worked = False
 
     def start(self, **trigger: Any) -> None:  # noqa: ANN401 - as Spark's `trigger` takes them
         """Start the query from its checkpoint; raises what Spark or the project's code raises."""
+        for name in self.work.step.reads:
+            self._tables.refresh(name)
         frame = self._resolver.frame(self.work)
         self._create_topics(frame)
         conf = {key: value for flow in self.work.flows for key, value in flow.spark_conf.items()}
@@ -74,7 +74,7 @@ class StreamRun:
                 trigger = {"processingTime": interval}
             writer = self._writer(frame)
             self._query = (writer.trigger(**trigger) if trigger else writer).start()
-            self._must_restart = False
+            self._must_restart = self._has_worked = False
         finally:
             self._set(before)
 
@@ -108,13 +108,14 @@ class StreamRun:
         query = self._query
         if query is None:
             return
-        if self._must_restart:
-            self.stop()
-            self.life.on_restart()
-            return
         is_active = query.isActive
         if self._take_progress(query):
             self.life.on_batch(now)
+            self._has_worked = True
+        if is_active and self._must_restart and (self._has_worked or not query.status["isTriggerActive"]):  # fmt: skip
+            self.stop()
+            self.life.on_restart()
+            return
         if not is_active:
             problem = query.exception()
             self._query = None
@@ -138,10 +139,10 @@ class StreamRun:
                 self.shown.batches.append(batch)
                 self.rows += batch.rows
                 self.changes += batch.rows > 0
-        return bool(fresh)
+        return any("addBatch" in report.get("durationMs", {}) for report in fresh)
 
     def ask_restart(self) -> None:
-        """Have the query stopped and started again at the next look."""
+        """Have the query stopped and started again, once it has come further than at its last start."""
         self._must_restart = True
 
     def await_end(self) -> None:

@@ -84,9 +84,13 @@ def _run(
             registry.create_topics()
         storage = f"{project.storage}/{FOLDER}"
         events = start_run(spark, graph, [], full_refresh_all=False, refresh=[], dry=dry, storage=storage)  # fmt: skip
+        message = ""
         for event in events:
             if "pipeline_event_result" in event:
-                say(str(event["pipeline_event_result"].event.message))
+                message = str(event["pipeline_event_result"].event.message)
+                say(message)
+        if message.startswith("Run is") and "COMPLETED" not in message:
+            raise PipelineProblem(message)
     finally:
         spark.stop()
 

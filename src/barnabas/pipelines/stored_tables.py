@@ -33,6 +33,7 @@ class StoredTables:
         self._storage = storage
         spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
         spark.sql(f"USE {quoted(database)}")
+        self._database = database
 
     def location(self, name: str) -> str:
         """Say where a streaming table is written."""
@@ -55,6 +56,11 @@ class StoredTables:
         """Let no table of an earlier run be found by its name; its files stay."""
         for name in names:
             self._spark.sql(f"DROP TABLE IF EXISTS {quoted(name)}")
+
+    def drop(self) -> None:
+        """Forget everything, the database too; files of tables stay."""
+        self._spark.sql("USE default")
+        self._spark.sql(f"DROP DATABASE {quoted(self._database)} CASCADE")
 
     def refresh(self, name: str) -> None:
         """Have the next reader look at the files again."""

@@ -1,0 +1,111 @@
+"""Projects run by `barnabas pipeline run` as people run it: until it is stopped, and twice with Spark's own runner."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from cluster_kit import wait_until
+from confluent_kafka import Consumer, Producer, TopicPartition
+from process_kit import killed_after
+
+from barnabas import Broker
+from barnabas.pipelines.run_state import read_status
+
+pytest.importorskip("pyspark", reason="pyspark is not installed (extra spark)")
+
+#: Two starts of Spark on a machine with much else to do.
+TIMEOUT_S = 900
+
+
+@pytest.fixture
+def bootstrap():
+    """A broker for the topics that the template names."""
+    with Broker() as running:
+        yield running.bootstrap
+
+
+def environment(bootstrap):
+    return {**os.environ, "BARNABAS_BOOTSTRAP": bootstrap, "BARNABAS_SPARK_ARCHIVE": "off"}
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "barnabas.cli.main", *map(str, arguments)]
+
+
+def barnabas(bootstrap, *arguments):
+    done = subprocess.run(command(*arguments), env=environment(bootstrap), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def send(bootstrap, *values):
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    for value in values:
+        producer.produce("orders", value if isinstance(value, bytes) else json.dumps(value))
+    assert producer.flush(60) == 0
+
+
+def values(bootstrap, topic):
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "once", "enable.partition.eof": True, "log_level": 0})  # fmt: skip
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        found = []
+        while (message := consumer.poll(60)) is not None and message.error() is None:
+            found.append(message.value())
+        assert message is not None, f"{topic} has no end"
+        return found
+    finally:
+        consumer.close()
+
+
+@pytest.mark.timeout(2 * TIMEOUT_S + 120)
+def test_the_second_run_with_sparks_runner_goes_on_where_the_first_ended(tmp_path, bootstrap):
+    project = tmp_path / "shop"
+    barnabas(bootstrap, "pipeline", "init", project)
+    barnabas(bootstrap, "topic", "create", "orders")
+    send(bootstrap, {"customer": "ann", "amount": 150.0}, {"customer": "bob", "amount": 1.0}, b"oops")  # fmt: skip
+    run = ("pipeline", "run", project, "--once", "--master", "local[1]")
+    assert "Run is COMPLETED." in barnabas(bootstrap, *run)
+    assert [json.loads(each) for each in values(bootstrap, "orders-large")] == [{"customer": "ann", "amount": 150.0}]  # fmt: skip
+    assert values(bootstrap, "orders.dlq") == [b"oops"]
+
+    send(bootstrap, {"customer": "cem", "amount": 200.0})
+    barnabas(bootstrap, *run)
+    sent = [json.loads(each)["customer"] for each in values(bootstrap, "orders-large")]
+    assert sent == ["ann", "cem"]
+    assert values(bootstrap, "orders.dlq") == [b"oops"]
+    status = json.loads(barnabas(bootstrap, "pipeline", "status", project, "--json"))
+    assert (status["runner"], status["running"]) == ("once", False)
+    assert {flow["state"] for flow in status["flows"]} == {"done"}
+
+
+@pytest.mark.timeout(2 * TIMEOUT_S)
+def test_a_project_runs_until_it_is_stopped_from_elsewhere(tmp_path, bootstrap):
+    project = tmp_path / "shop"
+    barnabas(bootstrap, "pipeline", "init", project)
+    barnabas(bootstrap, "topic", "create", "orders")
+    send(bootstrap, {"customer": "ann", "amount": 150.0}, {"customer": "bob", "amount": 1.0}, b"oops")  # fmt: skip
+    run = command("pipeline", "run", project, "--master", "local[2]", "--set", "barnabas.refresh.seconds=1")  # fmt: skip
+
+    def rows(flow):
+        """What the run says of itself; asking by a process each time would be most of the work."""
+        told = read_status(project / ".barnabas")
+        return told and {each["name"]: each["rows_total"] for each in told["flows"]}[flow]
+
+    with (
+        subprocess.Popen(run, env=environment(bootstrap), stdout=subprocess.PIPE, text=True) as process,
+        killed_after(process, TIMEOUT_S),
+    ):  # fmt: skip
+        assert process.stdout.readline() == "ready shop: 4 flows\n"
+        wait_until(lambda: rows("large_orders") == 2, "orders are read", TIMEOUT_S)
+        wait_until(lambda: rows("bad_orders") == 3, "all is read", TIMEOUT_S)
+        assert "shop runs as process" in barnabas(bootstrap, "pipeline", "status", project)
+        assert "stopped shop" in barnabas(bootstrap, "pipeline", "stop", project, "--timeout", "300")  # fmt: skip
+        said = process.communicate(timeout=TIMEOUT_S)[0]
+        assert process.returncode == 0, said
+    told = json.loads(barnabas(bootstrap, "pipeline", "status", project, "--json"))
+    assert {flow["state"] for flow in told["flows"]} == {"stopped"}
+    assert len(values(bootstrap, "orders-large")) == 1
+    assert values(bootstrap, "orders.dlq") == [b"oops"]
