@@ -54,6 +54,8 @@ class Kafka:
             f"advertised.listeners=PLAINTEXT://127.0.0.1:{self.port}\n"
             "controller.listener.names=CONTROLLER\noffsets.topic.replication.factor=1\n"
             "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
+            # Tests write records of years ago: a look for old ones comes after they have ended, or when they ask for it.
+            "log.initial.task.delay.ms=3600000\nlog.retention.check.interval.ms=3600000\n"
             + "".join(f"{line}\n" for line in settings)
         )
 
