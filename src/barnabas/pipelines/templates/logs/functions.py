@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from lines import Malformed, parse
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import Row
 from tracebacks import Joiner, packed, unpacked
@@ -51,11 +52,10 @@ _ROW = pa.schema(
         ("_error", _ERROR),
     ]
 )
-_ROW_DDL = (
-    "time BIGINT, level STRING, format STRING, message STRING, host STRING, app STRING, stack STRING, "
-    "details MAP<STRING, STRING>, source STRING, key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, "
-    "timestamp BIGINT, _error STRUCT<column: STRING, reason: STRING, bytes: BINARY, stack: STRING>"
-)
+_RECORD = ("key", "value", "topic", "partition", "offset", "timestamp")
+# As types and not as text, and for records too: in a declarative pipeline Spark may not be asked yet what a frame has.
+_ROW_TYPE = from_arrow_schema(_ROW)
+_RECORD_TYPE = from_arrow_schema(pa.schema([_ROW.field(name) for name in _RECORD]))
 #: How lines begin that are events by themselves: their order does not matter.
 _ALONE = r"^(\{|<\d|\S+ \S+ \S+ \[\d\d/|\d{4}/\d\d/\d\d )"
 
@@ -63,18 +63,21 @@ _ALONE = r"^(\{|<\d|\S+ \S+ \S+ \[\d\d/|\d{4}/\d\d/\d\d )"
 def events(records: DataFrame, quiet_seconds: int = 5) -> DataFrame:
     """Read records (key: the source; value: a line). An event of several lines is over when the next begins, or after `quiet_seconds`."""
     received = F.unix_micros("timestamp").alias("timestamp")
-    lines = records.select("key", "value", "topic", "partition", "offset", received)
+    lines = records.select("key", "value", "topic", "partition", "offset", received).to(
+        _RECORD_TYPE
+    )
     is_alone = F.col("value").isNull() | F.col("value").cast("string").rlike(_ALONE)
-    alone = lines.where(is_alone).mapInArrow(_parse_all, _ROW_DDL)
+    alone = lines.where(is_alone).mapInArrow(_parse_all, _ROW_TYPE)
     groups = lines.where(~is_alone).groupBy("topic", "partition", "key")
-    joined = groups.transformWithState(Joining(quiet_seconds), _ROW_DDL, "Append", "ProcessingTime")
-    times = {name: F.timestamp_micros(name) for name in ("time", "timestamp")}
-    return alone.unionByName(joined).withColumns(times)
+    joining = Joining(quiet_seconds)
+    joined = groups.transformWithState(joining, _ROW_TYPE, "Append", "ProcessingTime")
+    times = [F.timestamp_micros(name).alias(name) for name in ("time", "timestamp")]
+    return alone.unionByName(joined).select(F.expr("* EXCEPT (time, timestamp)"), *times)
 
 
 def with_day(frame: DataFrame) -> DataFrame:
     """Add the day on which a line was received: lines may name any day, and each would be a folder."""
-    return frame.withColumn("day", F.to_date("timestamp"))
+    return frame.select("*", F.to_date("timestamp").alias("day"))
 
 
 def for_index(good: DataFrame) -> DataFrame:

@@ -45,7 +45,8 @@ def checked(records: DataFrame) -> DataFrame:
         F.to_json("value").cast("binary").alias("bytes"),
     )
     is_wrong = F.col("_error").isNull() & reason.isNotNull()
-    return records.withColumn("_error", F.when(is_wrong, error).otherwise(F.col("_error")))
+    told = F.when(is_wrong, error).otherwise(F.col("_error"))
+    return records.select(F.expr("* EXCEPT (_error)"), told.alias("_error"))
 
 
 def readings(good: DataFrame) -> DataFrame:
@@ -61,7 +62,7 @@ def in_time(frame: DataFrame) -> DataFrame:
 def late(frame: DataFrame) -> DataFrame:
     """Take late readings only, with how late they are."""
     seconds = F.unix_micros("received") - F.unix_micros("time")
-    return frame.where(_is_late()).withColumn("late_seconds", seconds / 1_000_000)
+    return frame.where(_is_late()).select("*", (seconds / 1_000_000).alias("late_seconds"))
 
 
 def per_minute(frame: DataFrame) -> DataFrame:
@@ -72,8 +73,9 @@ def per_minute(frame: DataFrame) -> DataFrame:
 def per_hour(minutes: DataFrame, late_readings: DataFrame) -> DataFrame:
     """Roll up minutes, and what came too late for them."""
     late_minutes = _aggregated(late_readings, "1 minute")
-    counted = minutes.withColumn("late", F.lit(0).cast("bigint")).unionByName(
-        late_minutes.withColumn("late", F.col("readings"))
+    none = F.lit(0).cast("bigint")
+    counted = minutes.select("*", none.alias("late")).unionByName(
+        late_minutes.select("*", F.col("readings").alias("late"))
     )
     hour = F.date_trunc("hour", "minute").alias("hour")
     rolled = counted.groupBy("service", "name", "kind", hour).agg(
@@ -84,7 +86,7 @@ def per_hour(minutes: DataFrame, late_readings: DataFrame) -> DataFrame:
         F.max("highest").alias("highest"),
         F.max_by("last", "last_time").alias("last"),
     )
-    return rolled.withColumn("mean", F.col("total") / F.col("readings"))
+    return rolled.select("*", (F.col("total") / F.col("readings")).alias("mean"))
 
 
 def alerts(minutes: DataFrame, rules: list[tuple[str, str, str, float, str]] = RULES) -> DataFrame:
@@ -127,4 +129,4 @@ def _aggregated(frame: DataFrame, width: str) -> DataFrame:
         F.max_by("value", "time").alias("last"),
         F.max("time").alias("last_time"),
     )
-    return grouped.withColumn("minute", F.col("window.start")).drop("window")
+    return grouped.select(F.expr("* EXCEPT (window)"), F.col("window.start").alias("minute"))
