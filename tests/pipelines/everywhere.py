@@ -23,7 +23,7 @@ def main(bootstrap, source, target, folder):
     written = counts.selectExpr("word AS key", "CAST(n * 2 AS STRING) AS value")
     writer = written.writeStream.format("barnabas").options(**address, topic=target)
     writer = writer.option("checkpointLocation", folder).trigger(availableNow=True)
-    assert writer.start().awaitTermination(120)
+    assert writer.start().awaitTermination(400)
 
     spark.sql(
         f"CREATE TEMPORARY VIEW doubled USING barnabas OPTIONS (kafka.bootstrap.servers '{bootstrap}', subscribe '{target}', keyFormat 'text', valueFormat 'text')"

@@ -49,7 +49,7 @@ def run_program(bootstrap, topic, folder, environment):
     for made in admin.create_topics([NewTopic(name, 2, 1) for name in names]).values():
         made.result(30)
     command = [sys.executable, PROGRAM, bootstrap, *names, folder / "checkpoint"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout.partition("found ")[2]) == EXPECTED
     assert done.stderr == ""
