@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import barnabas.pipelines
-from barnabas.pipelines.surroundings import importing
 from barnabas.pipelines.project import Project
+from barnabas.pipelines.surroundings import importing
 
 FILES = sorted(Path(barnabas.pipelines.__file__).parent.glob("templates/*/test_functions.py"))
 

@@ -13,5 +13,7 @@ def spark():
 
 
 def test_only_large_orders_go_on(spark):
-    orders = spark.createDataFrame([("ann", 99.0), ("bob", 100.0)], "customer STRING, amount DOUBLE")
+    orders = spark.createDataFrame(
+        [("ann", 99.0), ("bob", 100.0)], "customer STRING, amount DOUBLE"
+    )
     assert [row.key for row in functions.large(orders).collect()] == ["bob"]
