@@ -70,9 +70,7 @@ class ClusterFaults:
         self.kinds = choose_kinds(self._chance)
         # Drawn apart, so that seeds keep what they had before there was this fault.
         self._put_back_chance = cluster.scheduler.chance("put back")
-        self.is_put_back = self._put_back_chance.random() < PUT_BACK_LIKELIHOOD
-        if self.is_put_back:
-            self.kinds = [kind for kind in self.kinds if kind not in RESTARTING]
+        self.is_put_back = False
         #: Names by which clients are known to each machine.
         self.clients: dict[int, list[str]] = {}
         #: Replicas that failed stay offline until somebody starts the broker again.
@@ -103,6 +101,12 @@ class ClusterFaults:
         for kind in self._chance.choices(self.kinds, k=self._chance.randint(2, 14)):
             at_us = self._chance.randint(start_us, end_us)
             self._scheduler.after(at_us - self._scheduler.now_us, f"fault: {kind}", self._act(kind))
+
+    def draw_put_back(self) -> None:
+        """Decide whether the store is put back in this run."""
+        self.is_put_back = self._put_back_chance.random() < PUT_BACK_LIKELIHOOD
+        if self.is_put_back:
+            self.kinds = [kind for kind in self.kinds if kind not in RESTARTING]
 
     def book_put_back(self, start_us: int, end_us: int, can_copy: Callable[[], bool]) -> None:
         """Copy the store once, if that can be done then, and put the copy back later: whatever was written since is forgotten."""

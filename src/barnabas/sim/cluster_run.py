@@ -69,6 +69,7 @@ class ClusterRun:
         count = chance.choice((3, 3, 3, 4, 5))
         self.cluster = Cluster(self.scheduler, count, node_class, settings)
         self.faults = ClusterFaults(self.cluster)
+        self.faults.draw_put_back()
         self.history = History()
         self._store_checker = StoreChecker(self.cluster.store)
         self._checker = NodeChecker(self.cluster.machines, self.cluster.store)
