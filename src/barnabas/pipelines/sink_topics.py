@@ -32,12 +32,12 @@ def topics_of(sink: Sink, columns: Sequence[str], topics_read: Iterable[str]) ->
     named = [options[name] for name in ("topic", "deadlettertopic") if name in options]
     if "topic" not in options and tuple(columns) == DEAD_LETTER_COLUMNS:
         named += [f"{topic}{SUFFIX}" for topic in sorted(topics_read)]
-    return named
+    return list(dict.fromkeys(named))
 
 
 def create_missing(sink: Sink, topics: Iterable[str]) -> None:
     """Create those that are not there; ClientError if that cannot be."""
-    wanted = list(topics)
+    wanted = list(dict.fromkeys(topics))
     if not wanted:
         return
     settings = {
