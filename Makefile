@@ -15,7 +15,7 @@ endif
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test collected check unit sim fuzz compat chaos bench compiled generate lock clean
+.PHONY: help up test collected check unit sim fuzz compat chaos demo bench compiled generate lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -69,8 +69,11 @@ compat: $(SPARK_STAMP) ## Real clients against a real broker
 	@sh tools/fetch-peers
 	$(BIN)/pytest tests/compat $(ARGS)
 
-chaos: $(STAMP) ## kill -9, full disks, hostile clients, broken clusters: CHAOS_ROUNDS=20, CHAOS_SEED=N again
+chaos: $(SPARK_STAMP) ## kill -9, full disks, hostile clients, broken clusters: CHAOS_ROUNDS=20, CHAOS_SEED=N again
 	CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),20) $(BIN)/pytest tests/chaos -o log_cli=true -o log_cli_level=WARNING $(ARGS)
+
+demo: $(SPARK_STAMP) ## A broker, generators and two pipelines, live, in two minutes: SECONDS=60
+	@$(BIN)/python tools/demo.py $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
 
 bench: $(SPARK_STAMP) ## Against Apache Kafka, 10 minutes: FULL=1, ONLY=w4,w3, PROFILE=1
 	$(BIN)/python -m bench $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) $(if $(PROFILE),--profile) $(ARGS)
