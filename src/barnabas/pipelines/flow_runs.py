@@ -73,6 +73,7 @@ class StreamRun:
             if not trigger and (interval := self._spark.conf.get(TRIGGER_SETTING, None)):
                 trigger = {"processingTime": interval}
             writer = self._writer(frame)
+            self._tables.tidy_checkpoint(self._checkpoint)
             self._query = (writer.trigger(**trigger) if trigger else writer).start()
             self._must_restart = self._has_worked = False
         finally:

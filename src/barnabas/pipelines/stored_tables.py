@@ -83,6 +83,13 @@ class StoredTables:
         self._spark.sql(f"ALTER TABLE {quoted(name)} SET LOCATION {text(location)}")
         self.refresh(name)
 
+    def tidy_checkpoint(self, location: str) -> None:
+        """Remove what a query left that was ended while it noted its first batch: a piece of the note, with which Spark refuses to start for ever."""
+        offsets = f"{location}/offsets"
+        names = self.names(offsets)
+        if names and not any(name.isdigit() for name in names):
+            self._delete(offsets)
+
     def _version(self, name: str, version: int) -> str:
         return f"{self._storage}/views/{name}/{version}"
 

@@ -83,6 +83,10 @@ def test_every_line_is_in_an_event_or_a_dead_letter(project, producer, bootstrap
 
     settings = {"barnabas.bootstrap.servers": bootstrap, "spark.sql.shuffle.partitions": "2"}
     pipeline = Pipeline(project, spark, settings)
+    # As if a run before had been killed while it noted its first batch.
+    left = project.folder / ".barnabas/storage/continuous/checkpoints/refuse_lines/offsets/.0.x.tmp"
+    left.parent.mkdir(parents=True)
+    left.touch()
     index = str(project.folder / ".barnabas/index")
     # Another process writes the index: that is told, the table is written all the same, and the index has it later.
     taken = open_index(index).writer(20_000_000, 1)
