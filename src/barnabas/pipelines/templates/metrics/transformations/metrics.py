@@ -10,8 +10,8 @@ spark = SparkSession.active()
 HERE = {"kafka.bootstrap.servers": spark.conf.get("barnabas.bootstrap.servers", "127.0.0.1:9092")}
 
 
-@dp.temporary_view
 def pushed():
+    """No view: Spark's own runner wants to know at once what a frame with a watermark is made of."""
     return functions.checked(
         spark.readStream.format("barnabas")
         .options(**HERE, subscribe="metrics", startingOffsets="earliest", groupId="metrics")
@@ -20,19 +20,18 @@ def pushed():
     )
 
 
-@dp.temporary_view
 def readings():
-    return functions.readings(poison.good(spark.readStream.table("pushed")))
+    return functions.readings(poison.good(pushed()))
 
 
 @dp.table
 def per_minute():
-    return functions.per_minute(functions.in_time(spark.readStream.table("readings")))
+    return functions.per_minute(functions.in_time(readings()))
 
 
 @dp.table
 def late():
-    return functions.late(spark.readStream.table("readings"))
+    return functions.late(readings())
 
 
 @dp.materialized_view
@@ -52,4 +51,4 @@ def raise_alerts():
 
 @dp.append_flow(target="metrics_dlq")
 def refuse_readings():
-    return poison.dead_letters(spark.readStream.table("pushed"))
+    return poison.dead_letters(pushed())
