@@ -2,11 +2,12 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 
 import pytest
-from cluster_kit import wait_until
+from cluster_kit import ROUNDS, only_in_make_chaos, wait_until
 from confluent_kafka import Consumer, Producer, TopicPartition
 from process_kit import killed_after
 
@@ -109,3 +110,41 @@ def test_a_project_runs_until_it_is_stopped_from_elsewhere(tmp_path, bootstrap):
     assert {flow["state"] for flow in told["flows"]} == {"stopped"}
     assert len(values(bootstrap, "orders-large")) == 1
     assert values(bootstrap, "orders.dlq") == [b"oops"]
+
+
+@only_in_make_chaos
+@pytest.mark.timeout(ROUNDS * TIMEOUT_S)
+def test_a_run_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path, spark, bootstrap):
+    from barnabas.pipelines.continuous import Pipeline
+
+    project = tmp_path / "shop"
+    barnabas(bootstrap, "pipeline", "init", project)
+    barnabas(bootstrap, "topic", "create", "orders")
+    run = command("pipeline", "run", project, "--master", "local[2]")
+    rng = random.Random(7)
+    orders = []
+    for _ in range(ROUNDS):
+        new = [{"customer": f"c{rng.randrange(9)}", "amount": float(rng.randrange(200))} for _ in range(300)]  # fmt: skip
+        orders += new
+        send(bootstrap, *new, b"oops")
+        (project / ".barnabas/status.json").unlink(missing_ok=True)
+        flow, batches = rng.choice(["orders", "large_orders", "bad_orders"]), rng.randrange(2)
+
+        def is_far(flow=flow, batches=batches):
+            told = read_status(project / ".barnabas")
+            named = {each["name"]: each for each in told["flows"]} if told else {}
+            return flow in named and len(named[flow]["batch_ms_last"]) >= batches
+
+        with (
+            subprocess.Popen(run, env=environment(bootstrap), stdout=subprocess.DEVNULL) as process,
+            killed_after(process, TIMEOUT_S),
+        ):
+            wait_until(lambda: process.poll() is not None or is_far(), "it works", TIMEOUT_S)
+            process.kill()
+    pipeline = Pipeline(project, spark, {"barnabas.bootstrap.servers": bootstrap})
+    pipeline.run_available()
+    stored = [(row.customer, row.amount) for row in pipeline.table("orders").collect()]
+    assert sorted(stored) == sorted((each["customer"], each["amount"]) for each in orders)
+    large = [json.loads(each) for each in values(bootstrap, "orders-large")]
+    assert sorted(each["amount"] for each in large) == sorted(each["amount"] for each in orders if each["amount"] >= 100)  # fmt: skip
+    assert values(bootstrap, "orders.dlq") == [b"oops"] * ROUNDS
