@@ -31,7 +31,9 @@ class StoredTables:
         """Make the database known, and the session's current one."""
         self._spark = spark
         self._storage = storage
-        spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
+        # Without a place of its own it would leave a folder wherever the program was started.
+        place = text(f"{storage}/database")
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(database)} LOCATION {place}")
         spark.sql(f"USE {quoted(database)}")
         self._database = database
 
