@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 #: What applications may say: a subject and a text, with $names for values. Nothing in a value is ever run or filled in again.
 MESSAGES = {
@@ -37,6 +38,15 @@ GROUP_MAX = 50
 SEEN_MS = 24 * 3_600_000
 
 REQUEST = "id STRING, app STRING, user STRING, urgent BOOLEAN, subject STRING, text STRING"
+#: As objects: Spark's own runner would have to ask what a text means, which definitions may not.
+ASKED = (
+    StructType()
+    .add("user", StringType())
+    .add("is_request", BooleanType())
+    .add("said", StringType())
+    .add("offset", LongType())
+)
+RECORD = StructType([StructField(each, StringType()) for each in ("topic", "key", "value")])
 PREFERENCES = "channels MAP<STRING, ARRAY<STRING>>, muted ARRAY<STRING>"
 
 
@@ -235,8 +245,7 @@ def notifications(requests: DataFrame, preferences: DataFrame, window_ms: int) -
     ).where("user IS NOT NULL")
     return (
         asked.unionByName(wanted)
+        .to(ASKED)
         .groupBy("user")
-        .transformWithState(
-            Deliver(window_ms), "topic STRING, key STRING, value STRING", "append", "processingTime"
-        )
+        .transformWithState(Deliver(window_ms), RECORD, "append", "processingTime")
     )

@@ -21,18 +21,17 @@ def topic(name):
     )
 
 
-@dp.temporary_view
+# Made here, and read without views: Spark's own runner lets nothing be looked up inside the functions of flows.
+READ_REQUESTS = poison.guarded(functions.read_request, functions.REQUEST)
+READ_PREFERENCES = poison.guarded(functions.read_preferences, functions.PREFERENCES)
+
+
 def requests():
-    return topic("notification-requests").transform(
-        poison.guarded(functions.read_request, functions.REQUEST)
-    )
+    return topic("notification-requests").transform(READ_REQUESTS)
 
 
-@dp.temporary_view
 def preferences():
-    return topic("notification-preferences").transform(
-        poison.guarded(functions.read_preferences, functions.PREFERENCES)
-    )
+    return topic("notification-preferences").transform(READ_PREFERENCES)
 
 
 # What to send and what became of each request are written by one flow: both or none.
@@ -43,15 +42,12 @@ dp.create_sink("refused", "barnabas", {**HERE, "deadLetterTopic": "notification-
 @dp.append_flow(target="sent")
 def send():
     return functions.notifications(
-        poison.good(spark.readStream.table("requests")),
-        poison.good(spark.readStream.table("preferences")),
+        poison.good(requests()),
+        poison.good(preferences()),
         WINDOW_MS,
     )
 
 
 @dp.append_flow(target="refused")
 def refuse():
-    read = [
-        poison.dead_letters(spark.readStream.table(each)) for each in ("requests", "preferences")
-    ]
-    return read[0].unionByName(read[1])
+    return poison.dead_letters(requests()).unionByName(poison.dead_letters(preferences()))
