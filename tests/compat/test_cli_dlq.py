@@ -112,6 +112,18 @@ def test_a_name_that_is_no_dead_letter_topic_makes_none(tool, bootstrap):
     assert "nothing.dlq.redriven" not in tool("topic", "list").text
 
 
+def test_what_was_cut_to_fit_is_not_sent_back(tool, source, bootstrap):
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    for value, headers in ((b"whole", []), (b"par", [("barnabas.value.bytes", b"9000000")])):
+        producer.produce(f"{source}.dlq", value, headers=[("barnabas.topic", source), *headers])
+    assert producer.flush(60) == 0
+    assert (
+        "left out 1 letter of which only a part was kept"
+        in tool("dlq", "redrive", f"{source}.dlq").text
+    )
+    assert [each["value"] for each in tool.records(source)] == ["whole"]
+
+
 def test_filters_choose_by_reason_time_and_place():
     def letter(offset, reason, timestamp):
         headers = (("barnabas.reason", reason), ("barnabas.topic", b"clicks"))

@@ -77,6 +77,11 @@ class Letter:
         return int(text) if text.isdecimal() else None
 
     @property
+    def is_cut(self) -> bool:
+        """Was it too large even for the dead-letter topic, so that a part of it is gone?"""
+        return "value.bytes" in self.told or "key.bytes" in self.told
+
+    @property
     def headers(self) -> Headers:
         """The headers it had before."""
         return tuple(pair for pair in self.record.headers if not pair[0].startswith(_OURS))

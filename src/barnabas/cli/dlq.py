@@ -210,7 +210,7 @@ def redrive(connection: Connection, topic: str, *, dry_run: bool, **options: Any
 def _tell(connection: Connection, topic: str, chosen: Plan, *, dry_run: bool) -> None:
     by_topic = Counter(target for _, target in chosen.sent)
     if not connection.wants_table:
-        told = {"topic": topic, "dry_run": dry_run, "sent": dict(by_topic), "already_redriven": chosen.done, "without_source": len(chosen.homeless)}  # fmt: skip
+        told = {"topic": topic, "dry_run": dry_run, "sent": dict(by_topic), "already_redriven": chosen.done, "without_source": len(chosen.homeless), "cut": len(chosen.cut)}  # fmt: skip
         emit(told, connection.output)
         return
     verb = "would send" if dry_run else "sent"
@@ -220,3 +220,7 @@ def _tell(connection: Connection, topic: str, chosen: Plan, *, dry_run: bool) ->
         click.echo(f"nothing of {topic} is left to send")
     if chosen.done:
         click.echo(f"left out {counted(chosen.done, 'letter')} that had been sent back before")
+    if chosen.cut:
+        click.echo(
+            f"left out {counted(len(chosen.cut), 'letter')} of which only a part was kept: too large"
+        )

@@ -38,6 +38,8 @@ class Plan:
     sent: list[tuple[Letter, str]]
     homeless: list[Letter]
     """Nothing tells where they came from."""
+    cut: list[Letter]
+    """A part of them is gone: what is left is not the record that it was."""
     done: int
     """Letters that are meant and were sent back before."""
 
@@ -46,10 +48,11 @@ def plan(letters: Sequence[Letter], wanted: Wanted, to: str | None) -> Plan:
     """Choose the letters, and a topic for each."""
     meant = [letter for letter in letters if wanted.takes(letter)]
     left = [letter for letter in meant if not letter.is_redriven]
-    placed = [(letter, to or letter.source) for letter in left]
+    placed = [(letter, to or letter.source) for letter in left if not letter.is_cut]
     return Plan(
         sent=[(letter, topic) for letter, topic in placed if topic],
         homeless=[letter for letter, topic in placed if not topic],
+        cut=[letter for letter in left if letter.is_cut],
         done=len(meant) - len(left),
     )
 

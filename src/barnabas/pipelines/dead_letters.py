@@ -2,8 +2,8 @@
 
 Job: the row as it was, with the reason in its headers. Must not know a cluster, nor what makes a row bad.
 
-Headers: those of the row, then `barnabas.reason`, `barnabas.topic` (where it should have gone), and `barnabas.value.bytes` if the value had
-to be cut to fit. A row that is a dead letter already keeps its first reason and topic: those of the record, and not of its letter.
+Headers: those of the row, then `barnabas.reason`, `barnabas.topic` (where it should have gone), and `barnabas.value.bytes` or
+`barnabas.key.bytes`, how long it was, if value or key had to be cut to fit. A row that is a dead letter already keeps its first reason and topic: those of the record, and not of its letter.
 """
 
 from __future__ import annotations
@@ -34,11 +34,8 @@ def dead_letters(
         if all(header["key"] != _REASON for header in told):
             told.append({"key": _REASON, "value": each.reason.encode()})
             told.append({"key": "barnabas.topic", "value": (each.topic or "").encode()})
-        if cut and value is not None and len(value) > CUT_BYTES:
-            told.append({"key": "barnabas.value.bytes", "value": str(len(value)).encode()})
-            value = value[:CUT_BYTES]
-        keys.append(key[:CUT_BYTES] if cut and key is not None else key)
-        values.append(value)
+        keys.append(_cut(key, "key", told) if cut else key)
+        values.append(_cut(value, "value", told) if cut else value)
         headers.append(told)
     columns = [
         pa.array(keys, pa.binary()),
@@ -46,6 +43,14 @@ def dead_letters(
         pa.array(headers, _HEADERS),
     ]
     return pa.RecordBatch.from_arrays(columns, names=["key", "value", "headers"])
+
+
+def _cut(data: bytes | None, name: str, told: list[dict[str, object]]) -> bytes | None:
+    """Keep what is known to fit, and tell in the headers how much there was."""
+    if data is None or len(data) <= CUT_BYTES:
+        return data
+    told.append({"key": f"barnabas.{name}.bytes", "value": str(len(data)).encode()})
+    return data[:CUT_BYTES]
 
 
 def _bytes(batch: pa.RecordBatch, name: str, row: int) -> bytes | None:
