@@ -47,8 +47,9 @@ def test_members_that_cannot_be(tmp_path, zookeeper):
         assert (code, f"broker 1 of this cluster says that it is at {at}" in said) == (1, True), (
             said
         )
+        admin = cluster.admin()
         with pytest.raises(KafkaException, match="only 2 brokers alive: start more brokers"):
-            cluster.admin.create_topics([NewTopic("t", 1, 3)])["t"].result(60)
+            admin.create_topics([NewTopic("t", 1, 3)])["t"].result(60)
         folder = cluster.brokers[2].data_dir
         cluster.stop(2)
     code, said = refused(folder, "node.id=3", f"zookeeper.connect={zookeeper}")
@@ -62,16 +63,18 @@ def test_a_name_whose_topic_cannot_be_deleted_yet(tmp_path, zookeeper):
         cluster.create("t", [[1, 2]])
         cluster.kill(2)
         wait_until(lambda: cluster.partitions("t") == [(1, [1])], "it is away")
-        cluster.admin.delete_topics(["t"])["t"].result(60)
+        admin = cluster.admin()
+        admin.delete_topics(["t"])["t"].result(60)
         with pytest.raises(KafkaException, match=r"is being deleted.*start \[2\]"):
-            cluster.admin.create_topics([NewTopic("t", 1, 1)])["t"].result(60)
+            admin.create_topics([NewTopic("t", 1, 1)])["t"].result(60)
         cluster.start(2)
         wait_until(lambda: made(cluster, "t"), "it is gone, and made anew")
 
 
 def made(cluster, topic):
+    admin = cluster.admin()
     try:
-        cluster.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
     except KafkaException as refused:
         assert refused.args[0].name() == "TOPIC_ALREADY_EXISTS"  # noqa: PT017  (others end the test)
         return False

@@ -87,12 +87,17 @@ def test_a_request_has_one_deadline_however_many_topics_it_names():
     assert 1000 <= member.waited_ms(gone, 5) < 1500
 
 
-def test_a_controller_whose_orders_are_refused_stays_it_and_takes_its_time():
+def test_a_controller_whose_orders_are_refused_for_ever_stays_it_and_takes_its_time():
     member = Member(0)
     member.tell_of_later_controller()
-    office = member.fuzz_node.node.members.controller.office
+    seat = member.fuzz_node.node.members.controller
+    # At first it takes the store for one that was put back, and raises its epoch, a few times.
+    wanted = CreatableTopic(name="first", num_partitions=1, replication_factor=1)
+    member.waited_ms(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000), 7)
+    office, epoch = seat.office, seat.office.epoch
+    assert epoch > 1
     wanted = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
     # Ends, though the order is tried again for as long as the broker lives.
     member.waited_ms(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000), 7)
-    assert member.fuzz_node.node.members.controller.office is office
-    assert office.epoch == 1
+    assert seat.office is office
+    assert office.epoch == epoch

@@ -244,6 +244,8 @@ class ZooKeeperSession:
 
     def _on_connected(self, identity: tuple[int, bytes]) -> None:
         """Send `sync` before everything: another server may lag behind the last one, and what follows must not see less than was done."""
+        if self._identity is not None and self._identity[0] != identity[0]:
+            self._on_expired()  # kazoo does not tell it when it is the first that a client hears
         if self._seen_zxid:
             self._send(_sync, partial(self._on_synced, identity))
         else:

@@ -199,8 +199,21 @@ public final class Scenario {
         for (int p = 0; p < PARTITIONS; p++) {
             ends.put(new TopicPartition(topic, p), OffsetSpec.latest());
         }
-        admin.listOffsets(ends).all().get();
+        await(() -> isLed(ends));
         return topic;
+    }
+
+    /** A broker that has not heard of the topic yet may be asked. */
+    private static boolean isLed(Map<TopicPartition, OffsetSpec> ends) throws Exception {
+        try {
+            admin.listOffsets(ends).all().get();
+            return true;
+        } catch (ExecutionException e) {
+            if (e.getCause() instanceof UnknownTopicOrPartitionException) {
+                return false;
+            }
+            throw e;
+        }
     }
 
     static KafkaProducer<String, String> producer(Map<String, Object> settings) {
