@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 from chaos.wire_kit import BrokerProcess, ClosedByPeer, RawClient
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from tcp_proxy import TcpProxy
 
+from barnabas.runtime.lasting_port import lasting_port
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 #: How long `make chaos` goes on; 0 in `make test`, which has only what is quick and finds most.
@@ -31,6 +33,14 @@ def wait_until(condition, what, patience_s=PATIENCE_S):
     while not condition():
         assert time.monotonic() < deadline, f"never: {what}"
         time.sleep(0.02)
+
+
+def brokers_known(admin):
+    """Tell how many brokers a client knows of. One that has just started sends clients away until the controller has spoken to it."""
+    try:
+        return len(admin.list_topics(timeout=PATIENCE_S).brokers)
+    except KafkaException:
+        return 0
 
 
 class Cluster:
@@ -66,7 +76,7 @@ class Cluster:
 
     def start(self, broker_id):
         """Begin a life of a broker."""
-        listen = [f"127.0.0.1:{self._ports.get(broker_id, 0)}"]
+        listen = [f"127.0.0.1:{self._ports.get(broker_id) or lasting_port('127.0.0.1')}"]
         settings = [
             f"node.id={broker_id}",
             f"zookeeper.connect={self._zookeeper_of(broker_id)}",

@@ -5,7 +5,6 @@ import contextlib
 import functools
 import os
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import peers
 import pytest
 from compat.wire_client import WireClient
 
+from barnabas.runtime.lasting_port import lasting_port
 from barnabas.wire.messages.metadata import MetadataRequest
 
 RELEASE = "4.3.1"
@@ -146,11 +146,11 @@ class Kafka:
 
 
 def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+    """Ports that nobody takes while a slow server starts."""
+    found = set()
+    while len(found) < count:
+        found.add(lasting_port("127.0.0.1"))
+    return sorted(found)
 
 
 @contextlib.contextmanager

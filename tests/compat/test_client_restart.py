@@ -10,6 +10,7 @@ from barnabas.client.offsets import LATEST
 from barnabas.client.settings import ClientSettings
 from barnabas.model.ids import TopicPartition
 from barnabas.runtime.blocking_client import BlockingClient
+from barnabas.runtime.lasting_port import lasting_port
 from barnabas.wire.batch import TRANSACTIONAL, Record, build, read_records
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
@@ -22,8 +23,8 @@ class Restarting:
 
     def __init__(self, folder):
         self.folder = str(folder)
-        self.broker = barnabas.Broker(data_dir=self.folder)
-        self.port = self.broker.port
+        self.port = lasting_port("127.0.0.1")
+        self.broker = barnabas.Broker(data_dir=self.folder, port=self.port)
 
     def restart(self):
         self.broker.close()

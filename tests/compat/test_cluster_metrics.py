@@ -4,7 +4,7 @@ import contextlib
 import urllib.request
 
 import pytest
-from cluster_kit import CLIENT, SESSION_MS, wait_until
+from cluster_kit import CLIENT, SESSION_MS, brokers_known, wait_until
 from compat.test_up import Running
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -65,7 +65,7 @@ def total(members):
 def test_sums_over_brokers_are_those_of_the_cluster(members):
     bootstrap = ",".join(member.ready[0] for member in members)
     admin = AdminClient({"bootstrap.servers": bootstrap, **CLIENT})
-    wait_until(lambda: len(admin.list_topics(timeout=30).brokers) == 3, "all are known")
+    wait_until(lambda: brokers_known(admin) == 3, "all are known")
     new = NewTopic("t", 3, replica_assignment=[[1, 2, 3], [2, 3, 1], [3, 1, 2]], config={"min.insync.replicas": "2"})  # fmt: skip
     admin.create_topics([new])["t"].result(60)
     healthy = {

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cluster_kit import CLIENT, wait_until
+from cluster_kit import CLIENT, brokers_known, wait_until
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from process_kit import ready_line
@@ -92,6 +92,7 @@ def test_a_cluster_runs_survives_a_broker_and_comes_back_with_its_data(tmp_path)
         assert producer.flush(60) == 0
         cluster.stop(signal.SIGINT)
     with RunningCluster(folder) as cluster:
+        wait_until(lambda: brokers_known(cluster.admin) == 3, "all are known")
         assert "t" in cluster.admin.list_topics(timeout=30).topics
         cluster.stop()
 

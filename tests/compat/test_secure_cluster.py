@@ -4,6 +4,7 @@ import time
 
 import pytest
 import security_kit
+from cluster_kit import brokers_known
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -60,7 +61,7 @@ def brokers(zookeeper, tmp_path):
 def test_records_and_users_are_on_both(brokers):
     one, two = brokers
     admin = AdminClient({"bootstrap.servers": one.bootstrap})
-    wait_until(lambda: len(admin.list_topics(timeout=TIMEOUT_S).brokers) == 2, "both are known")
+    wait_until(lambda: brokers_known(admin) == 2, "both are known")
     admin.create_topics([NewTopic("t", 2, 2)])["t"].result(TIMEOUT_S)
     errors = []
     producer = Producer({"bootstrap.servers": one.bootstrap, "acks": "all"})

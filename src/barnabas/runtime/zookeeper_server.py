@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from barnabas.runtime.java import java_commands
+from barnabas.runtime.lasting_port import lasting_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -267,7 +268,8 @@ def _free_ports(host: str, wanted: Sequence[int]) -> list[int]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with contextlib.ExitStack() as stack:
         ports = []
-        for port in wanted:
+        for number in wanted:
+            port = number or lasting_port(host, family)
             try:
                 taken = stack.enter_context(socket.create_server((host, port), family=family))
             except OSError as problem:
