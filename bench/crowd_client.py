@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TURN_S = 0.01
+TURN_S = 0.001
 #: Connections that are made before the broker is asked something: fewer than the smallest backlog.
 AT_ONCE = 20
 CONNECT_TIMEOUT_S = 60
