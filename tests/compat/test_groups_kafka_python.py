@@ -130,8 +130,10 @@ def test_two_members_share_commit_and_are_succeeded(group_bootstrap, topic, join
     produce(group_bootstrap, topic, "second")
     until(lambda: len(one.read) + len(two.read) == 80)
     assert len(two.read) == 20
+    # Both before one leaves: the other may be told at once that the group is being made anew.
     for member in (one, two):
         member.call("commit")
+    for member in (one, two):
         member.close()
     heir = join(topic, **settings)
     produce(group_bootstrap, topic, "third")
