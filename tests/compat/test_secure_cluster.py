@@ -1,10 +1,8 @@
 """Brokers that prove themselves to each other, on a real ZooKeeper that only they can read."""
 
-import time
-
 import pytest
 import security_kit
-from cluster_kit import brokers_known
+from cluster_kit import brokers_known, wait_until
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -39,13 +37,6 @@ def settings(number, zookeeper, files):
         "ssl.truststore.location": files.authority,
         "offsets.topic.replication.factor": 2,
     }
-
-
-def wait_until(condition, what):
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture
