@@ -13,7 +13,7 @@ from chaos.transaction_kit import (
     send_offset,
     send_produce,
 )
-from chaos.wire_kit import BrokerProcess, RawClient, reserved_address
+from chaos.wire_kit import BrokerProcess, RawClient, eventually, reserved_address
 
 from barnabas.model.errors import ErrorCode
 
@@ -76,6 +76,8 @@ def test_late_requests_change_nothing(tmp_path, is_killed):
 def check_late(address, producer, late):
     with RawClient(address) as client, RawClient(address) as other:
         producer.client = client
+        # It has ended once its marker is written, which may be after EndTxn is answered.
+        eventually(lambda: stable_offsets(client) == [2, 0], "the first one has ended")
         # No transaction is open: nothing of the one before may begin one. Its own end may be asked for again.
         send_all_late(other, late, but=("commit",))
         assert send_end(other, late["commit"][1]) == 0
