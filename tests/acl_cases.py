@@ -343,6 +343,7 @@ CASES: list[Case] = [
     Case(50, 0, lambda _ids: _make(50, users=[_make(50, "UserName", name="z")]), _CLUSTER_DESCRIBE),
     Case(51, 0, lambda _ids: _make(51, deletions=[_make(51, "ScramCredentialDeletion", name="z", mechanism=1)]), _CLUSTER_ALTER),
     Case(56, 3, lambda _ids: _make(56, broker_id=1, broker_epoch=-2, topics=[]), _CLUSTER_ACTION),
+    Case(58, 0, lambda _ids: _make(58, request_data=b"", request_principal=None, client_host_address=b""), _CLUSTER_ACTION),
     Case(60, 0, lambda _ids: _make(60, include_cluster_authorized_operations=True), _CLUSTER_DESCRIBE,
          sees=lambda answer: answer.cluster_authorized_operations != 0),
     Case(61, 0, _named(61, "TopicRequest", inner={"name": TOPIC, "partition_indexes": [0]}), [(_O.READ, _R.TOPIC)]),

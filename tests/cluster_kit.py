@@ -161,7 +161,7 @@ class Cluster:
         return self.ask(request, version, self.controller)
 
     def admin(self):
-        """Make a new one: librdkafka asks one controller for ever, even when that says it is none any more."""
+        """Make one that has never heard of brokers' former lives."""
         return AdminClient({"bootstrap.servers": self.bootstrap, **CLIENT})
 
     def create(self, topic, assignment, **configs):

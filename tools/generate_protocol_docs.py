@@ -14,7 +14,7 @@ from barnabas.broker.dispatch import TABLE, Api, cluster_table
 from barnabas.wire.messages.index import APIS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
 TARGET = Path(__file__).parents[1] / "docs/protocol.md"
 
@@ -60,13 +60,13 @@ def document() -> str:
     in_clusters = cluster_table()
     served = {**TABLE, **in_clusters}
     absent = [f"{APIS[key].name} ({key})" for key in sorted(KAFKA) if key not in served]
-    parts = [HEAD, *table(TABLE), NOTES + IN_CLUSTERS, *table(in_clusters)]
+    parts = [HEAD, *table(TABLE), NOTES + IN_CLUSTERS, *table(in_clusters, but=TABLE)]
     return "\n".join([*parts, ABSENT, ", ".join(absent) + ".\n"])
 
 
-def table(apis: Mapping[int, Api]) -> list[str]:
+def table(apis: Mapping[int, Api], but: Container[int] = ()) -> list[str]:
     """Give the lines of a table."""
-    return [*TABLE_HEAD, *(row(apis[key]) for key in sorted(apis))]
+    return [*TABLE_HEAD, *(row(apis[key]) for key in sorted(apis) if key not in but)]
 
 
 def row(api: Api) -> str:

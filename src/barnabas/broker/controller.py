@@ -86,6 +86,11 @@ class ControllerSeat:
         self._look_again = False
         self._leaps = list(_LEAPS)
 
+    @property
+    def is_here(self) -> bool:
+        """Tell whether this broker is controller, and ready to decide."""
+        return self.office is not None and self.office.is_loaded
+
     def next_leap(self) -> int:
         """Return by how much to raise the epoch of a store that was put back; 0 when that was done often enough."""
         return self._leaps.pop(0) if self._leaps else 0

@@ -6,7 +6,7 @@ clients the same ranges.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.api import (
@@ -187,7 +187,7 @@ def unsupported_api_versions(call: Call) -> list[Any]:
 
 
 def cluster_table() -> dict[int, Api]:
-    """Return what only a member of a cluster serves: the requests of brokers to each other, and about several brokers."""
+    """Return what a member of a cluster serves more, or otherwise: requests of brokers to each other, and what the controller decides."""
     # Imported here: a lone broker does without.
     from barnabas.broker.api import (
         allocate_producer_ids,
@@ -195,11 +195,13 @@ def cluster_table() -> dict[int, Api]:
         alter_partition_reassignments,
         controlled_shutdown,
         elect_leaders,
+        envelope,
         leader_and_isr,
         list_partition_reassignments,
         stop_replica,
         update_metadata,
     )
+    from barnabas.broker.forwarding import served_by_controller
 
     apis = (
         _api(4, leader_and_isr, (5, 7)),
@@ -210,9 +212,18 @@ def cluster_table() -> dict[int, Api]:
         _api(45, alter_partition_reassignments, (0, 1)),
         _api(46, list_partition_reassignments, (0, 0)),
         _api(56, alter_partition, (2, 3)),
+        _api(58, envelope, (0, 0)),
         _api(67, allocate_producer_ids, (0, 0)),
     )
-    return {api.key: api for api in apis}
+    served = {api.key: api for api in apis}
+    for key in envelope.FORWARDED:
+        api = served.get(key) or TABLE[key]
+        served[key] = replace(
+            api,
+            handle=served_by_controller(api.handle),
+            handle_long=served_by_controller(api.handle_long),
+        )
+    return served
 
 
 def advertised(table: Mapping[int, Api] = TABLE) -> list[tuple[int, int, int]]:

@@ -26,6 +26,7 @@ from barnabas.broker.config_notices import ConfigNotices
 from barnabas.broker.controller import ControllerSeat
 from barnabas.broker.follower import Fetchers
 from barnabas.broker.follower_news import Followers
+from barnabas.broker.forwarding import Forwarding
 from barnabas.broker.in_sync import InSyncKeeper
 from barnabas.broker.lost_logs import LostLogs
 from barnabas.broker.orders import Orders
@@ -81,6 +82,7 @@ class Members:
         self.leader_throttle = ReplicationThrottle(node, LEADER)
         self.follower_throttle = ReplicationThrottle(node, FOLLOWER)
         self.controller = ControllerSeat(node)
+        self.forwarding = Forwarding(node)
         self.topics = ClusterTopics(node)
         self.config_notices = ConfigNotices(node)
         self._lost_logs = LostLogs(node)
@@ -315,6 +317,7 @@ class Members:
         if node.config.get_bool("controlled.shutdown.enable") and self.is_registered:
             yield from self._ask_to_go()
         self.controller.stop()
+        self.forwarding.close()
         self.config_notices.stop()
         if node.acl_store is not None:
             node.acl_store.stop()

@@ -311,6 +311,7 @@ PERMISSIONS: Final[Mapping[int, Guard]] = {
     50: _cluster(_O.DESCRIBE),
     51: _cluster(_O.ALTER),
     56: _cluster(_O.CLUSTER_ACTION),
+    58: _cluster(_O.CLUSTER_ACTION),
     60: _asks_itself,
     61: _each(_O.READ, _R.TOPIC, "topics", "name"),
     65: _each(_O.DESCRIBE, _R.TRANSACTIONAL_ID, "transactional_ids"),

@@ -15,7 +15,9 @@ from __future__ import annotations
 import errno
 from collections import deque
 from enum import Enum
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol
+from zlib import crc32
 
 from barnabas.broker.outcomes import CloseLink
 from barnabas.model.principal import ANONYMOUS
@@ -117,7 +119,7 @@ class Network:
             if self.is_cut or not self.machine.is_up:
                 peer.on_refused()
                 return
-            connection = Connection(self, peer, SimLink(self.machine, self, peer.name))
+            connection = Connection(self, peer, SimLink(self.machine, self, _address(peer.name)))
             self.connections = [one for one in self.connections if not one.is_closed]
             self.connections.append(connection)
             peer.on_connected(connection)
@@ -420,3 +422,8 @@ def _frames(stream: bytes) -> Iterator[bytes]:
         size = int.from_bytes(stream[:4]) + 4
         yield stream[:size]
         stream = stream[size:]
+
+
+def _address(name: str) -> str:
+    """Give somebody an address, the same in every run."""
+    return str(ip_address(crc32(name.encode())))
