@@ -434,9 +434,11 @@ class _Fetch:
         return self.look()
 
     def abandon(self) -> None:
-        """Nobody waits for the answer any more."""
+        """It waits no more: it is looked at, or nobody wants the answer."""
+        self._waiter = None  # the two know each other: a circle that only the collector would find
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
     def _response(self) -> _Answer | FetchResponse:
         """Build the answer; an incremental one leaves out partitions without news."""

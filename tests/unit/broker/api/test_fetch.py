@@ -1,6 +1,7 @@
 """Fetch: what is there, what is waited for, sessions, limits, cold reads."""
 
-from contextlib import contextmanager
+import gc
+from contextlib import contextmanager, nullcontext
 
 import pytest
 from node_kit import DATA, NodeKit
@@ -199,6 +200,36 @@ def test_nothing_is_kept_for_a_reader_that_left(kit):
     reader.connection.close()
     kit.run(lambda: not kit.node.waiters)
     assert kit.node.replicas.waiting.count == 0
+
+
+@pytest.fixture
+def no_collector():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def fetches_in_memory():
+    return [each for each in gc.get_objects() if isinstance(each, fetch._Fetch)]
+
+
+@pytest.mark.parametrize("ending", ["bytes", "time", "held", "left"])
+def test_a_fetch_that_has_waited_is_no_work_for_the_collector(kit, no_collector, ending):
+    """A look for garbage stops everybody: with many connections that is what their neighbours would notice."""
+    reader = kit.new_client()
+    with held_turns(kit) if ending == "held" else nullcontext():
+        reader.send(request({0: 0}, max_wait_ms=500), 12)
+        kit.run(lambda: kit.node.waiters)
+        assert len(fetches_in_memory()) == 1
+    if ending == "left":
+        reader.connection.close()
+        kit.run(lambda: not kit.node.waiters)
+    else:
+        if ending == "bytes":
+            kit.produce("t")
+        kit.run(lambda: reader.answers)
+    assert fetches_in_memory() == []
 
 
 def test_a_topic_that_is_deleted_wakes_its_readers(kit):
