@@ -160,3 +160,43 @@ def test_the_quick_way_takes_whatever_fits(texts):
     _careful, reasons = read_each(column(*texts), CLICK, arrow(CLICK))
     if not reasons:
         assert read_together(column(*texts), arrow(CLICK)) is not None
+
+
+MOMENTS = t.StructType(
+    [
+        t.StructField("at", t.TimestampType()),
+        t.StructField("others", t.ArrayType(t.TimestampType())),
+        t.StructField("stay", t.StructType([t.StructField("until", t.TimestampType())])),
+    ]
+)
+ODD_TIMES = (
+    "0000-01-01T00:00:00Z", "0000-12-31T23:59:59-23:59", "0001-01-01T00:00:00+10:00", "9999-12-31T23:59:59-10:00", "2026-11-16", "2026-11-16 12:00", "2026-11-16T12Z",
+    "20261116T120000Z", "2026-11-16T12:00:00.1234567Z", "2026-11-16T12:00:00.Z", "2026-11-16T12:00:00,5Z", "2026-11-16T12:00:00+02:60", "2026-11-16T24:00:00Z", "2026-02-30", "",
+)  # fmt: skip
+TIMES = st.one_of(
+    st.none(), st.integers(0, 2**40), st.sampled_from(ODD_TIMES),
+    st.datetimes().map(lambda each: each.isoformat()), st.datetimes(timezones=st.timezones()).map(lambda each: each.isoformat()),
+)  # fmt: skip
+WITH_TIMES = st.fixed_dictionaries(
+    {},
+    optional={
+        "at": TIMES,
+        "others": st.lists(TIMES, max_size=2),
+        "stay": st.fixed_dictionaries({"until": TIMES}),
+    },
+)
+
+
+@given(st.lists(WITH_TIMES.map(json.dumps), max_size=3))
+def test_times_are_the_same_both_ways(texts):
+    quick = read_together(column(*texts), arrow(MOMENTS))
+    careful, reasons = read_each(column(*texts), MOMENTS, arrow(MOMENTS))
+    if quick is not None:
+        assert reasons == {}
+        assert quick.equals(careful)
+
+
+@pytest.mark.parametrize("time", ["2026-11-16T12:00:00.003Z", "2026-11-16T12:00:00+02:00", "2026-11-16T12:00:00"])  # fmt: skip
+def test_times_as_programs_write_them_go_the_quick_way(time):
+    assert is_shared(MOMENTS)
+    assert read_together(column(json.dumps({"at": time})), arrow(MOMENTS)) is not None

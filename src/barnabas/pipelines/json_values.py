@@ -33,7 +33,9 @@ _BITS: Final[dict[type[t.DataType], int]] = {
     t.IntegerType: 32,
     t.LongType: 64,
 }
-_SHARED: Final = (t.StringType, t.IntegerType, t.LongType, t.DoubleType, t.BooleanType)
+_SHARED: Final = (t.StringType, t.IntegerType, t.LongType, t.DoubleType, t.BooleanType, t.TimestampType)  # fmt: skip
+#: A day into it, as an offset may have moved a time of the year before.
+_YEAR_ONE: Final = pa.scalar(datetime(1, 1, 2, tzinfo=UTC), pa.timestamp("us", tz="UTC"))
 #: So many texts are read one by one if one of them does not fit.
 NEIGHBOURS: Final = 64
 #: A schema registry's mark: this byte, then an id of four, before the value.
@@ -104,7 +106,7 @@ def read_together(column: pa.Array, arrow_type: pa.DataType) -> pa.Array | None:
     if rows.num_rows != len(texts):
         return None
     values = rows.to_struct_array().combine_chunks() if arrow_type.num_fields else None
-    if values is None or values.type != arrow_type:
+    if values is None or values.type != arrow_type or _has_year_zero(values):
         return None
     return values if not column.null_count else _spread(values, column)
 
@@ -114,6 +116,15 @@ def _parse(lines: pa.Array, schema: pa.Schema) -> pa.Table:
     parse = pa_json.ParseOptions(schema, unexpected_field_behavior="ignore")
     read = pa_json.ReadOptions(use_threads=False, block_size=data.size + 1)
     return pa_json.read_json(pa.BufferReader(data), read, parse)
+
+
+def _has_year_zero(values: pa.Array) -> bool:
+    """Tell whether there is a time that Arrow reads and Python's calendar does not have."""
+    if pa.types.is_struct(values.type):
+        return any(map(_has_year_zero, values.flatten()))
+    if pa.types.is_list(values.type):
+        return _has_year_zero(values.flatten())
+    return pa.types.is_timestamp(values.type) and bool(pc.any(pc.less(values, _YEAR_ONE)).as_py())
 
 
 def _spread(values: pa.Array, column: pa.Array) -> pa.Array:
