@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
@@ -200,3 +200,15 @@ def test_times_are_the_same_both_ways(texts):
 def test_times_as_programs_write_them_go_the_quick_way(time):
     assert is_shared(MOMENTS)
     assert read_together(column(json.dumps({"at": time})), arrow(MOMENTS)) is not None
+
+
+@settings(max_examples=20)
+@given(st.lists(st.tuples(st.integers(0, 4999), st.sampled_from(["{", "null", "[1]", '{"clicks": "x"}', ' {"clicks": 1} ', None])), max_size=6))  # fmt: skip
+def test_many_with_a_few_that_are_unusual(unusual):
+    texts = [f'{{"clicks": {number}}}' for number in range(5000)]
+    for place, text in unusual:
+        texts[place] = text
+    found, reasons = read_json(column(*texts), CLICK, arrow(CLICK))
+    careful, expected = read_each(column(*texts), CLICK, arrow(CLICK))
+    assert reasons == expected
+    assert found.equals(careful)

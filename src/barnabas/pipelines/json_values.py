@@ -36,7 +36,8 @@ _BITS: Final[dict[type[t.DataType], int]] = {
 _SHARED: Final = (t.StringType, t.IntegerType, t.LongType, t.DoubleType, t.BooleanType, t.TimestampType)  # fmt: skip
 #: A day into it, as an offset may have moved a time of the year before.
 _YEAR_ONE: Final = pa.scalar(datetime(1, 1, 2, tzinfo=UTC), pa.timestamp("us", tz="UTC"))
-#: So many texts are read one by one if one of them does not fit.
+#: So many texts are read together, and so many one by one if one of them does not fit.
+BLOCK: Final = 2048
 NEIGHBOURS: Final = 64
 #: A schema registry's mark: this byte, then an id of four, before the value.
 REGISTRY_MARK: Final = b"\x00"
@@ -54,10 +55,11 @@ def read_json(
     """Read a column of bytes; null where the bytes are, or where they do not fit, which is then told."""
     if not is_shared(kind):
         return read_each(column, kind, arrow_type)
-    return _read_halves(column, kind, arrow_type)
+    blocks = [column[start : start + BLOCK] for start in range(0, len(column), BLOCK)]
+    return _joined([_read_block(each, kind, arrow_type) for each in blocks], arrow_type)
 
 
-def _read_halves(
+def _read_block(
     column: pa.Array, kind: t.DataType, arrow_type: pa.DataType
 ) -> tuple[pa.Array, Reasons]:
     """Read together what can be: a text that does not fit costs its neighbours the quick way, and nobody else."""
@@ -65,11 +67,37 @@ def _read_halves(
         return together, {}
     if len(column) <= NEIGHBOURS:
         return read_each(column, kind, arrow_type)
+    is_object = pc.and_(pc.starts_with(column, b"{"), pc.ends_with(column, b"}")).fill_null(True)
+    places = [pc.indices_nonzero(is_object), pc.indices_nonzero(pc.invert(is_object))]
+    if len(places[1]):
+        parts = [column.take(places[0]), column.take(places[1])]
+        read = [_read_block(parts[0], kind, arrow_type), read_each(parts[1], kind, arrow_type)]
+        return _put_back(places, read)
     middle = len(column) // 2
-    first, reasons = _read_halves(column[:middle], kind, arrow_type)
-    second, more = _read_halves(column[middle:], kind, arrow_type)
-    shifted = {middle + row: reason for row, reason in more.items()}
-    return pa.concat_arrays([first, second]), reasons | shifted
+    halves = (column[:middle], column[middle:])
+    return _joined([_read_block(half, kind, arrow_type) for half in halves], arrow_type)
+
+
+def _put_back(
+    places: list[pa.Array], parts: list[tuple[pa.Array, Reasons]]
+) -> tuple[pa.Array, Reasons]:
+    """Put parts of a column back to the places from which they were taken."""
+    order = pc.sort_indices(pa.concat_arrays(places))
+    values = pa.concat_arrays([part for part, _ in parts]).take(order)
+    told = zip(places, (reasons for _, reasons in parts), strict=True)
+    return values, {where[row].as_py(): reason for where, found in told for row, reason in found.items()}  # fmt: skip
+
+
+def _joined(
+    parts: list[tuple[pa.Array, Reasons]], arrow_type: pa.DataType
+) -> tuple[pa.Array, Reasons]:
+    """Put what was read of one column together again."""
+    reasons: Reasons = {}
+    start = 0
+    for values, found in parts:
+        reasons |= {start + row: reason for row, reason in found.items()}
+        start += len(values)
+    return pa.concat_arrays([pa.array([], arrow_type), *(values for values, _ in parts)]), reasons
 
 
 def is_shared(kind: t.DataType) -> bool:
