@@ -260,10 +260,28 @@ public final class Scenario {
         List<ConsumerRecord<String, String>> found = new ArrayList<>();
         long deadline = System.nanoTime() + TIMEOUT.toNanos();
         while (found.size() < count) {
-            check(System.nanoTime() < deadline, "only " + found.size() + " of " + count + " records");
+            if (System.nanoTime() >= deadline) {
+                throw new AssertionError("only " + found.size() + " of " + count + " records; " + whereItIs(consumer));
+            }
             consumer.poll(Duration.ofSeconds(1)).forEach(found::add);
         }
         return found;
+    }
+
+    /** What a consumer that gets nothing has asked for. */
+    static String whereItIs(KafkaConsumer<String, String> consumer) {
+        StringBuilder told = new StringBuilder();
+        consumer.metrics().forEach((name, metric) -> {
+            boolean counts = name.tags().size() == 1 && (name.name().endsWith("-total") || name.name().equals("connection-count"));
+            if (counts && !Double.valueOf(0).equals(metric.metricValue())) {
+                told.append(name.name()).append('=').append(metric.metricValue()).append(' ');
+            }
+        });
+        for (TopicPartition partition : consumer.assignment()) {
+            told.append(partition).append(" ends at ").append(consumer.endOffsets(List.of(partition), TIMEOUT).get(partition));
+            told.append(", is read at ").append(consumer.position(partition, TIMEOUT)).append("; ");
+        }
+        return told.toString();
     }
 
     static List<ConsumerRecord<String, String>> read(String topic, int partition, int count) {
