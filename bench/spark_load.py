@@ -1,6 +1,6 @@
 """Run by a Spark, ours or the one with Spark's own Kafka connector: reads or writes a topic as one streaming query and prints what it took, as JSON.
 
-One argument, JSON: `format` (barnabas or kafka), `what` (read or write), `bootstrap`, `topic`, `folder` for data and checkpoints, `records`, `size`, `options` of the format,
+One argument, JSON: `format` (barnabas, kafka or plain), `what` (read, write, or start: a session and its first row), `bootstrap`, `topic`, `folder` for data and checkpoints, `records`, `size`, `options` of the format,
 `settings` of Spark. The query runs twice, the first time so that the JVM has compiled what it needs; the second is measured. Needs nothing but PySpark, for it runs in two environments.
 """
 
@@ -25,7 +25,13 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 def main(text: str) -> None:
     """Measure what the argument asks for."""
     asked = json.loads(text)
+    begun = time.monotonic()
     spark = make_session(asked)
+    if asked["what"] == "start":
+        rows, seconds = spark.range(1).count(), time.monotonic() - begun
+        print(json.dumps({"records": rows, "seconds": seconds, "cpu_s": cpu_seconds()}))
+        spark.stop()
+        return
     for run in ("warm", "measured"):
         query = (read if asked["what"] == "read" else write)(spark, asked, run)
         before_s, started = cpu_seconds(), time.monotonic()
@@ -45,6 +51,8 @@ def make_session(asked: Asked) -> SparkSession:
         return session("bench", config=asked["settings"])
     from pyspark.sql import SparkSession
 
+    if asked["format"] == "plain":
+        return SparkSession.builder.master("local[*]").getOrCreate()
     builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
     spark = builder.config(map=asked["settings"]).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -1,7 +1,8 @@
 """W14: Spark on this broker: the source and sink that need no jars, against Spark's own Kafka connector at its defaults.
 
 Both run on the same broker, ours; the second column is the connector, on the Spark that it was released for, in an environment of its own (tools/peers.py). Streaming
-queries with the trigger availableNow: everything in a topic to nowhere, and rows of a file to a topic.
+queries with the trigger availableNow: everything in a topic to nowhere, and rows of a file to a topic. How long a session takes to start is compared with a plain one of
+the same Spark.
 """
 
 from __future__ import annotations
@@ -35,11 +36,16 @@ RECORDS = {1024: 5, 100: 20}
 DELIVERIES = {"at-least-once": 1.0, "exactly-once": 0.7}
 """What the sink promises, and the target; the connector promises the first."""
 SETTINGS = {"spark.driver.memory": "2g"}
+START_FIGURES = (
+    Figure("w14.start.seconds", "session() until its first row, to a plain session", "s", False, 0.5),
+    Figure("w14.start.cpu", "… CPU", "s", False, 0.5),
+)  # fmt: skip
 
 
 def w14(s: float) -> list[Step]:
-    """Read records of both sizes; write them with both promises."""
-    steps = [
+    """Start a session; read records of both sizes; write them with both promises."""
+    steps = [Step("w14", "session", START_FIGURES, run_start, 20)]
+    steps += [
         Step("w14", f"source, {SIZES[size]}", source_figures(size), partial(run_source, size=size), 60 + s)
         for size in RECORDS
     ]  # fmt: skip
@@ -91,6 +97,16 @@ def run_sink(bench: Bench, name: str, *, size: int, delivery: str) -> dict[str, 
     return values(f"w14.sink.{delivery}.{size}", found)
 
 
+def run_start(bench: Bench, name: str) -> dict[str, float]:
+    """Start a session as a program does; ours has its archive of classes, as every one but the first."""
+    if find_spec("pyspark") is None:
+        raise Skip("Spark is not installed (requirements-spark.lock)")
+    clients.run([sys.executable, "-m", "barnabas.pipelines.archive_training"])
+    form = "barnabas" if name == BARNABAS else "plain"
+    found = run_program(bench, sys.executable, {"what": "start", "format": form, "settings": {}})
+    return {"w14.start.seconds": found["seconds"], "w14.start.cpu": found["cpu_s"]}
+
+
 def records_of(bench: Bench, size: int) -> int:
     """How many records a query handles."""
     return RECORDS[size] * bench.scale.records_1k
@@ -107,22 +123,29 @@ def values(key: str, found: dict[str, float]) -> dict[str, float]:
 def measure(bench: Bench, name: str, broker: Broker, **asked: Any) -> dict[str, float]:  # noqa: ANN401 - JSON
     """Run the program on one of the Sparks; every record must have come."""
     python, form, settings = environment_of(name)
-    folder = tempfile.mkdtemp(dir=bench.folder)
     request = {
-        "format": form, "bootstrap": f"127.0.0.1:{broker.port}", "folder": folder, "options": {}, "settings": settings, **asked,
+        "format": form, "bootstrap": f"127.0.0.1:{broker.port}", "options": {}, "settings": settings, **asked,
     }  # fmt: skip
+    with bench.watch(broker, f"w14.{asked['what']}"):
+        found = run_program(bench, python, request)
+    if found["records"] != asked["records"]:
+        raise ClientFailed(f"{found['records']} of {asked['records']} rows went through Spark")
+    return found
+
+
+def run_program(bench: Bench, python: str, asked: dict[str, Any]) -> dict[str, float]:
+    """Run the program in a folder of its own; what it prints."""
+    folder = tempfile.mkdtemp(dir=bench.folder)
     command = [
         "env",
         "SPARK_LOCAL_IP=127.0.0.1",
         f"PYSPARK_PYTHON={python}",
         "BARNABAS_SPARK_ARCHIVE=off",
     ]
-    with bench.watch(broker, f"w14.{asked['what']}"):
-        printed = clients.run([*command, python, str(PROGRAM), json.dumps(request)])
+    request = json.dumps({"folder": folder, **asked})
+    printed = clients.run([*command, python, str(PROGRAM), request])
     shutil.rmtree(folder, ignore_errors=True)
     found: dict[str, float] = json.loads(printed.splitlines()[-1])
-    if found["records"] != asked["records"]:
-        raise ClientFailed(f"{found['records']} of {asked['records']} rows went through Spark")
     return found
 
 
