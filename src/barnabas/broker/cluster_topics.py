@@ -10,7 +10,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from barnabas.broker import cluster_znodes, controller, store, znodes
+from barnabas.broker import cluster_znodes, controller_events, store, znodes
 from barnabas.core.controller.placement import place_partitions, start_of_added
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.ports import CoordinationError
@@ -149,7 +149,7 @@ class ClusterTopics:
     def until_led(self, topic: Topic, count: int, deadline_ms: int) -> Task[None]:
         """Wait until so many partitions of a topic that was just written are led everywhere."""
         node = self._node
-        self.find_office().submit(controller.topics_changed([topic.name]))
+        self.find_office().submit(controller_events.topics_changed([topic.name]))
 
         def is_led() -> bool:
             known = node.topics.by_name.get(topic.name)
@@ -176,7 +176,7 @@ class ClusterTopics:
         except CoordinationError as refusal:
             if refusal.kind != "NODE_EXISTS":
                 raise _refused(refusal, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "") from None
-        office.submit(controller.look_at_deletions)
+        office.submit(controller_events.look_at_deletions)
 
         def is_gone() -> bool:
             return topic.id not in node.topics.by_id

@@ -23,7 +23,7 @@ from barnabas.broker import cluster_znodes, znodes
 from barnabas.broker.channel import Channel, Unreachable
 from barnabas.broker.cluster_topics import ClusterTopics
 from barnabas.broker.config_notices import ConfigNotices
-from barnabas.broker.controller import ControllerSeat
+from barnabas.broker.controller_seat import ControllerSeat
 from barnabas.broker.follower import Fetchers
 from barnabas.broker.follower_news import Followers
 from barnabas.broker.forwarding import Forwarding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker import cluster_znodes
-from barnabas.broker.controller import states_changed
+from barnabas.broker.controller_events import states_changed
 from barnabas.broker.tasks import side_by_side
 from barnabas.core.controller.alteration import Alteration, is_so, judge_alteration
 from barnabas.model.errors import ErrorCode
