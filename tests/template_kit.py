@@ -1,13 +1,18 @@
-"""Templates of pipelines in tests: a copy as a user gets it, with its own modules importable as long as it is used."""
+"""Templates of pipelines in tests: a copy as a user gets it, with its own modules importable as long as it is used, and run as users run it."""
 
 import contextlib
+import os
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import barnabas.pipelines
 from barnabas.pipelines.project import Project
 
+#: Several starts of Java on a machine with much else to do.
+TIMEOUT_S = 900
 TEMPLATES = Path(barnabas.pipelines.__file__).parent / "templates"
 
 
@@ -32,3 +37,75 @@ def _forget(modules):
     """Every template has a module `functions`: one must not be taken for another."""
     for each in modules:
         sys.modules.pop(each, None)
+
+
+def run_command(project, bootstrap, runner, settings, master="local[2]"):
+    """`barnabas pipeline run`, with so few partitions as so little needs; `runner` is --once or --continuous."""
+    command = [sys.executable, "-m", "barnabas.cli.main", "pipeline", "run", str(project.folder)]
+    command += [runner, "--master", master, "--bootstrap", bootstrap]
+    for name, value in {"spark.sql.shuffle.partitions": "2", **settings}.items():
+        command += ["--set", f"{name}={value}"]
+    return command
+
+
+def run_to_the_end(project, bootstrap, settings, master="local[2]"):
+    """Run it with Spark's own runner; gives what that said."""
+    command = run_command(project, bootstrap, "--once", settings, master)
+    environment = {**os.environ, "BARNABAS_SPARK_ARCHIVE": "off"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+class Running:
+    """A pipeline that goes on, in a group of processes of its own."""
+
+    def __init__(self, project, bootstrap, settings, master="local[2]"):
+        often = {"barnabas.trigger.interval": "1 second", "barnabas.refresh.seconds": "3"}
+        self._command = run_command(project, bootstrap, "--continuous", often | settings, master)
+        self._log = project.folder / "run.log"
+        self.start()
+
+    def start(self):
+        """Go on, or begin."""
+        with self._log.open("a") as output:
+            self._process = subprocess.Popen(
+                self._command,
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**os.environ, "BARNABAS_SPARK_ARCHIVE": "off"},
+            )
+
+    def members(self, word):
+        """Processes of the group whose command has this word."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                command = (folder / "cmdline").read_text()
+                group = int((folder / "stat").read_text().rpartition(")")[2].split()[2])
+            except OSError:
+                continue
+            if group == self._process.pid and word in command:
+                found.append(int(folder.name))
+        return found
+
+    def kill_worker(self, rng):
+        """One of the processes that tasks run in; False if there is none."""
+        for worker in rng.sample(workers := sorted(self.members("pyspark.daemon")), len(workers)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+                return True
+        return False
+
+    def kill(self):
+        """All of it, without a goodbye."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(60)
+
+    @property
+    def has_ended(self):
+        """Did it give up by itself?"""
+        return self._process.poll() is not None

@@ -69,30 +69,43 @@ def server_settings(project: Project) -> dict[str, str]:
 def _run(
     project: Project, url: str, settings: Mapping[str, str], say: Callable[[str], object], *, dry: bool
 ) -> None:  # fmt: skip
+    spark = _session(url, {**project.configuration, **settings})
+    try:
+        topics_between = _run_graph(project, spark, settings, say, dry=dry)
+        for _ in range(0 if dry else topics_between):
+            _run_graph(project, spark, settings, say, dry=dry)
+    finally:
+        spark.stop()
+
+
+def _run_graph(
+    project: Project, spark: SparkSession, settings: Mapping[str, str], say: Callable[[str], object], *, dry: bool
+) -> int:  # fmt: skip
+    """Do what Spark's own command does, once; say how many topics are between flows."""
     from pyspark.pipelines.cli import load_pipeline_spec, register_definitions
     from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
 
     spec = load_pipeline_spec(project.spec)
-    conf = {**spec.configuration, **settings}
-    spark = _session(url, conf)
-    try:
-        graph = create_dataflow_graph(spark, spec.catalog, spec.database, conf)
-        registry = _Registry(spark, graph)
-        with contextlib.redirect_stdout(io.StringIO()):  # it tells of each file
-            register_definitions(project.spec, registry, spec, spark, graph)
-        if not dry:
-            registry.create_topics()
-        storage = f"{project.storage}/{FOLDER}"
-        events = start_run(spark, graph, [], full_refresh_all=False, refresh=[], dry=dry, storage=storage)  # fmt: skip
-        message = ""
-        for event in events:
-            if "pipeline_event_result" in event:
-                message = str(event["pipeline_event_result"].event.message)
-                say(message)
-        if message.startswith("Run is") and "COMPLETED" not in message:
-            raise PipelineProblem(message)
-    finally:
-        spark.stop()
+    graph = create_dataflow_graph(spark, spec.catalog, spec.database, {**spec.configuration, **settings})  # fmt: skip
+    registry = _Registry(spark, graph)
+    with contextlib.redirect_stdout(io.StringIO()):  # it tells of each file
+        register_definitions(project.spec, registry, spec, spark, graph)
+    if not dry:
+        registry.create_topics()
+    storage = f"{project.storage}/{FOLDER}"
+    _follow(start_run(spark, graph, [], full_refresh_all=False, refresh=[], dry=dry, storage=storage), say)  # fmt: skip
+    return registry.topics_between_flows()
+
+
+def _follow(events: Iterator[dict[str, Any]], say: Callable[[str], object]) -> None:
+    """Tell what a run tells until its end; PipelineProblem if that was no good one."""
+    message = ""
+    for event in events:
+        if "pipeline_event_result" in event:
+            message = str(event["pipeline_event_result"].event.message)
+            say(message)
+    if message.startswith("Run is") and "COMPLETED" not in message:
+        raise PipelineProblem(message)
 
 
 class _Registry(SparkConnectGraphElementRegistry):
@@ -113,16 +126,25 @@ class _Registry(SparkConnectGraphElementRegistry):
         super().register_flow(flow)
         frame: Any = flow.func()
         plan = str(frame._plan.to_proto(self._client))
-        self._topics_read.update(_SUBSCRIBED.findall(plan))
+        for topics in _SUBSCRIBED.findall(plan):
+            self._topics_read.update(topic.strip() for topic in topics.split(","))
         if f"{HEADER}reason" in plan:
             self._dead_letter_sinks.add(flow.target)
 
     def create_topics(self) -> None:
         """Create what sinks write to."""
         for name, sink in self._sinks.items():
-            columns = DEAD_LETTER_COLUMNS if name in self._dead_letter_sinks else ()
             with one_sentence():
-                create_missing(sink, topics_of(sink, columns, self._topics_read))
+                create_missing(sink, self._topics_of(name))
+
+    def topics_between_flows(self) -> int:
+        """Count topics that one flow writes and another reads. Spark's runner knows nothing of them, and may end the reader before the writer: a run more for each, and all has come through."""
+        written = {topic for name in self._sinks for topic in self._topics_of(name)}
+        return len(written & self._topics_read)
+
+    def _topics_of(self, name: str) -> list[str]:
+        columns = DEAD_LETTER_COLUMNS if name in self._dead_letter_sinks else ()
+        return topics_of(self._sinks[name], columns, self._topics_read)
 
 
 def _session(url: str, conf: Mapping[str, str]) -> SparkSession:

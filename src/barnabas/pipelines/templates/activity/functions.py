@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 
 #: Topics, and what an event of each is called.
 KINDS = {"page-views": "view", "clicks": "click", "searches": "search"}
@@ -19,6 +20,16 @@ SESSION = (
     "visitor STRING, started TIMESTAMP, ended TIMESTAMP, seconds DOUBLE, views INT, clicks INT, searches INT, "
     "pages ARRAY<STRING>, depth INT"
 )
+#: As objects: Spark's own runner would have to ask what a text means, which definitions may not.
+SEEN = (
+    StructType()
+    .add("visitor", StringType())
+    .add("at", TimestampType())
+    .add("at_ms", LongType())
+    .add("kind", StringType())
+    .add("page", StringType())
+)
+SAID = StructType().add("said", StringType())
 GAP_MS = 30 * 60_000
 #: How late events may come and still count.
 LATENESS = "10 minutes"
@@ -142,7 +153,8 @@ def checked(records: DataFrame) -> DataFrame:
         reason.alias("reason"),
         F.to_json("value").cast("binary").alias("bytes"),
     )
-    return records.withColumn("_error", F.coalesce("_error", F.when(reason.isNotNull(), told)))
+    error = F.coalesce("_error", F.when(reason.isNotNull(), told))
+    return records.select(F.expr("* EXCEPT (_error)"), error.alias("_error"))
 
 
 def typed(records: DataFrame) -> DataFrame:
@@ -159,8 +171,8 @@ def typed(records: DataFrame) -> DataFrame:
 
 def by_hour(events: DataFrame) -> DataFrame:
     """Add the hour; the rows of one are in one task, so a batch writes one file for each hour."""
-    hour = F.date_format("at", "yyyy-MM-dd-HH")
-    return events.withColumn("hour", hour).repartition("hour")
+    hour = F.date_format("at", "yyyy-MM-dd-HH").alias("hour")
+    return events.select("*", hour).repartition("hour")
 
 
 def sessions(events: DataFrame) -> DataFrame:
@@ -169,14 +181,13 @@ def sessions(events: DataFrame) -> DataFrame:
     found = (
         events.select("visitor", "at", F.unix_millis("at").alias("at_ms"), "kind", "page")
         .withWatermark("at", LATENESS)
+        .to(SEEN)
         .groupBy("visitor")
-        .transformWithState(Sessions(), "said STRING", "append", "eventTime")
+        .transformWithState(Sessions(), SAID, "append", "eventTime")
         .select(said)
-        .select("s.*")
     )
-    for name in ("started", "ended"):
-        found = found.withColumn(name, F.timestamp_millis(name))
-    return found
+    times = [F.timestamp_millis(f"s.{name}").alias(name) for name in ("started", "ended")]
+    return found.select("s.visitor", *times, F.expr("s.* EXCEPT (visitor, started, ended)"))
 
 
 def _kind() -> Column:

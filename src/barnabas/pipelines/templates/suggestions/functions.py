@@ -13,9 +13,26 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import DoubleType, LongType, StringType, StructType
 
 VISIT = "customer STRING, product STRING, action STRING, seconds DOUBLE, at TIMESTAMP"
 PAIR = "product STRING, other STRING, weight DOUBLE, at_ms LONG"
+#: As objects: Spark's own runner would have to ask what a text means, which definitions may not.
+WEIGHED = (
+    StructType()
+    .add("customer", StringType())
+    .add("product", StringType())
+    .add("weight", DoubleType())
+    .add("at_ms", LongType())
+)
+PAIRED = (
+    StructType()
+    .add("product", StringType())
+    .add("other", StringType())
+    .add("weight", DoubleType())
+    .add("at_ms", LongType())
+)
+RECORD = StructType().add("key", StringType()).add("value", StringType())
 
 CART_WEIGHT = 3.0
 #: Longer than this nobody looks: the phone was put down.
@@ -163,16 +180,19 @@ def pairs(visits: DataFrame) -> DataFrame:
     """Pair the visits of each customer: records of the topic of pairs, keyed by product."""
     paired = (
         weighed(visits)
+        .to(WEIGHED)
         .groupBy("customer")
-        .transformWithState(PairVisits(), PAIR, "append", "processingTime")
+        .transformWithState(PairVisits(), PAIRED, "append", "processingTime")
     )
     return paired.select(F.col("product").alias("key"), F.to_json(F.struct("*")).alias("value"))
 
 
 def similar(found: DataFrame) -> DataFrame:
     """Count pairs (columns of PAIR): the newest suggestions of every product that something happened to, as records."""
-    return found.groupBy("product").transformWithState(
-        CountNeighbours(), "key STRING, value STRING", "append", "none"
+    return (
+        found.to(PAIRED)
+        .groupBy("product")
+        .transformWithState(CountNeighbours(), RECORD, "append", "none")
     )
 
 

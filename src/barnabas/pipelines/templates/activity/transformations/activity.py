@@ -10,8 +10,8 @@ spark = SparkSession.active()
 HERE = {"kafka.bootstrap.servers": spark.conf.get("barnabas.bootstrap.servers", "127.0.0.1:9092")}
 
 
-@dp.temporary_view
 def events():
+    """No view: Spark's own runner wants to know at once what a frame with a watermark is made of."""
     return functions.checked(
         spark.readStream.format("barnabas")
         .options(**HERE, subscribe=",".join(functions.KINDS), startingOffsets="earliest")
@@ -22,7 +22,7 @@ def events():
 
 
 def good_events():
-    return functions.typed(poison.good(spark.readStream.table("events")))
+    return functions.typed(poison.good(events()))
 
 
 if spark.conf.get("activity.format", "parquet") == "iceberg":
@@ -55,4 +55,4 @@ dp.create_sink("bad_events", "barnabas", {**HERE, "deadLetterTopic": "page-views
 
 @dp.append_flow(target="bad_events")
 def refuse():
-    return poison.dead_letters(spark.readStream.table("events"))
+    return poison.dead_letters(events())
