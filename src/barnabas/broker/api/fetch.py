@@ -424,9 +424,10 @@ class _Fetch:
         ]
 
     def _on_deadline(self) -> None:
-        node = self.call.node
-        if node.replicas.waiting.remove(self._waiter):
-            node.complete(self._waiter)
+        node, waiter = self.call.node, self._waiter
+        # A timer that was due already may come after it was cancelled.
+        if waiter is not None and node.replicas.waiting.remove(waiter):
+            node.complete(waiter)
 
     def go_on(self, _call: Call) -> Any:  # noqa: ANN401
         """Look again, or for the first time: enough bytes came, the time is over, or it was held."""
