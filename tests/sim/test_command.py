@@ -37,6 +37,13 @@ def test_a_range_ends_with_a_count_and_a_verdict():
     assert "every promise held" in done.stdout
 
 
+def test_what_is_no_range_is_refused_with_a_sentence():
+    for text in ("100", "5:5", "a:b", ":"):
+        done = command("--seeds", text)
+        assert done.returncode == 2
+        assert f"'{text}' is no range of seeds; one is 0:1000" in done.stderr
+
+
 def test_groups_can_be_left_out():
     group_seed = "7"
     bare = command("--seed", group_seed, "--without-groups", "--trace")

@@ -24,7 +24,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m barnabas.sim", description=__doc__)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--seed", type=int, help="run this seed")
-    which.add_argument("--seeds", metavar="START:END", help="run a range, END not included")
+    which.add_argument(
+        "--seeds", type=_seeds, metavar="START:END", help="run a range, END not included"
+    )
     parser.add_argument("--trace", action="store_true", help="with --seed: tell all that happens")
     parser.add_argument("--without-groups", action="store_true", help="leave consumer groups out")
     parser.add_argument("--without-retention", action="store_true", help="let no records go")
@@ -46,8 +48,14 @@ def main() -> int:
         run = run_cluster_groups
     if asked.seed is not None:
         return _run_one(run, asked.seed, trace=asked.trace)
-    start, _, end = asked.seeds.partition(":")
-    return _run_many(run, range(int(start), int(end)))
+    return _run_many(run, asked.seeds)
+
+
+def _seeds(text: str) -> range:
+    start, _, end = text.partition(":")
+    if not (start.isdigit() and end.isdigit() and int(start) < int(end)):
+        raise argparse.ArgumentTypeError(f"'{text}' is no range of seeds; one is 0:1000")
+    return range(int(start), int(end))
 
 
 def _run_one(run: Callable[..., Verdict], seed: int, *, trace: bool) -> int:
