@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from spark_kit import QUICK
+
 import barnabas.pipelines
 from barnabas.pipelines.project import Project
 
@@ -48,17 +50,21 @@ def run_command(project, bootstrap, runner, settings, master="local[2]"):
     return command
 
 
+def _environment():
+    """For a Java that compiles quickly and not well: none here lives long."""
+    return {**os.environ, "BARNABAS_SPARK_ARCHIVE": "off", **QUICK}
+
+
 def run_to_the_end(project, bootstrap, settings, master="local[2]"):
     """Run it with Spark's own runner; gives what that said."""
     command = run_command(project, bootstrap, "--once", settings, master)
-    environment = {**os.environ, "BARNABAS_SPARK_ARCHIVE": "off"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)  # fmt: skip
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 class Running:
-    """A pipeline that goes on, in a group of processes of its own."""
+    """A pipeline that goes on."""
 
     def __init__(self, project, bootstrap, settings, master="local[2]"):
         often = {"barnabas.trigger.interval": "1 second", "barnabas.refresh.seconds": "3"}
@@ -74,35 +80,35 @@ class Running:
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                env={**os.environ, "BARNABAS_SPARK_ARCHIVE": "off"},
+                env=_environment(),
             )
 
     def members(self, word):
-        """Processes of the group whose command has this word."""
-        found = []
+        """Processes that it started, or that those started, whose command has this word."""
+        parents, commands = {}, {}
         for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                command = (folder / "cmdline").read_text()
-                group = int((folder / "stat").read_text().rpartition(")")[2].split()[2])
-            except OSError:
-                continue
-            if group == self._process.pid and word in command:
-                found.append(int(folder.name))
-        return found
+            with contextlib.suppress(OSError):
+                commands[int(folder.name)] = (folder / "cmdline").read_text()
+                told = (folder / "stat").read_text().rpartition(")")[2].split()
+                parents[int(folder.name)] = int(told[1])
+        family, added = set(), {self._process.pid}
+        while added:
+            family |= added
+            added = {each for each, parent in parents.items() if parent in family} - family
+        return sorted(each for each in family if word in commands.get(each, ""))
 
     def kill_worker(self, rng):
         """One of the processes that tasks run in; False if there is none."""
-        for worker in rng.sample(workers := sorted(self.members("pyspark.daemon")), len(workers)):
+        workers = self.members("pyspark.daemon")
+        for worker in rng.sample(workers, len(workers)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(worker, signal.SIGKILL)
                 return True
         return False
 
     def kill(self):
-        """All of it, without a goodbye."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        """Kill the driver, without a goodbye: what it started ends with it."""
+        self._process.kill()
         self._process.wait(60)
 
     @property

@@ -204,6 +204,21 @@ def test_everything_that_is_wrong_is_found_before_it_runs(tmp_path, spark, boots
     @dp.append_flow(target="tpyo")
     def lost():
         return spark.readStream.table("clicks")
+
+    for name in ("mine", "yours", "other"):
+        dp.create_sink(name, "barnabas", {"topic": "y", "sinkId": "other" if name == "other" else "s"})
+
+    @dp.append_flow(target="mine")
+    def to_mine():
+        return spark.readStream.table("clicks")
+
+    @dp.append_flow(target="yours")
+    def to_yours():
+        return spark.readStream.table("clicks")
+
+    @dp.append_flow(target="other")
+    def to_other():
+        return spark.readStream.table("clicks")
     """
     functions = "from pyspark.sql import SparkSession\nspark = SparkSession.active()\n"
     project = make(tmp_path / "wrong", bootstrap, transformations__wrong_py=wrong, functions_py=functions)  # fmt: skip
@@ -222,9 +237,11 @@ def test_everything_that_is_wrong_is_found_before_it_runs(tmp_path, spark, boots
         "transformations/wrong.py:33: error: nothing writes into 'alone'",
         "transformations/wrong.py:36: error: ",
         "transformations/wrong.py:40: error: flow 'lost' writes into 'tpyo', which is not defined: did you mean 'typo'?",
+        "transformations/wrong.py:51: error: 'to_yours' writes with the sinkId 's' of 'to_mine' (transformations/wrong.py:47): leave sinkId out",
         "spark-pipeline.yml:1: warning: ",
         "transformations/wrong.py:8: warning: there is no topic 'nowhere' at HERE yet",
     ]
     for each in expected:
         assert any(told.startswith(each) for told in found), f"{each}\n" + "\n".join(found)
+    assert sum("with the sinkId" in told for told in found) == 1
     assert not (project / ".barnabas/continuous/tables").exists()
