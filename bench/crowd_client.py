@@ -31,6 +31,7 @@ def main() -> None:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     crowd = connect((host, int(port)), int(connections))
+    begin(crowd)
     print("ready", flush=True)
     trickle(crowd, float(rate))
 
@@ -48,14 +49,20 @@ def connect(address: tuple[str, int], count: int) -> list[socket.socket]:
     return crowd
 
 
+def begin(crowd: Sequence[socket.socket]) -> None:
+    """Send the first bytes of a request, of each another part: else all of them would ask at once, every few seconds."""
+    for number, one in enumerate(crowd):
+        one.sendall(REQUEST[: number % len(REQUEST)])
+
+
 def trickle(crowd: Sequence[socket.socket], rate: float) -> None:
-    """Send a byte of each in turn, evenly over the time."""
+    """Go on from where `begin` left off: send a byte of each in turn, evenly over the time."""
     sent, began_s = 0, time.monotonic()
     while not select.select([sys.stdin], [], [], TURN_S)[0]:
         due = int((time.monotonic() - began_s) * rate * len(crowd))
         for number in range(sent, due):
             rounds, at = divmod(number, len(crowd))
-            byte = rounds % len(REQUEST)
+            byte = (at + rounds) % len(REQUEST)
             if byte == 0:
                 drop_answer(crowd[at])
             crowd[at].send(REQUEST[byte : byte + 1])
