@@ -20,7 +20,7 @@ DOCS = Path(__file__).parents[1] / "docs/benchmarks.md"
 BEGIN = "<!-- results: written by `make bench`, do not edit -->"
 END = "<!-- end of results -->"
 REASONS = "## What is missed, and why"
-PARTS = ("scaling", "groups", "compaction", "w13", "w14")
+PARTS = ("scaling", "groups", "compaction", "w13", "w14", "templates")
 """Workloads that have a place of their own on the page, written when they are run alone."""
 COLUMNS = ("", "Barnabas", "Apache Kafka", "unit", "ratio", "target", "")
 

@@ -1,4 +1,4 @@
-"""What is measured: the workloads W1-W14, groups, compaction, the scaling series and variants, one module for each kind.
+"""What is measured: the workloads W1-W14, templates of pipelines, groups, compaction, the scaling series and variants, one module for each kind.
 
 A step prepares (topics, data, files) outside of the watch and measures inside. Sizes come from the scale; what a client
 or a broker prints is none of these modules' business.
@@ -20,6 +20,7 @@ from bench.workloads.requests import w4, w12
 from bench.workloads.scaling import scaling
 from bench.workloads.spark import w14
 from bench.workloads.starts import memory_after, w11
+from bench.workloads.templates import templates
 from bench.workloads.tenants import tenants
 from bench.workloads.throughput import w1_and_w2, w10
 from bench.workloads.tls import tls
@@ -46,6 +47,7 @@ TITLES = {
     "w12": "500 connections, 5,000 requests/s in all",
     "w13": "three brokers, replication 3, acks all, min.insync.replicas 2 (all share the cores)",
     "w14": "Spark on Barnabas: its source and sink, and in the second column Spark's own Kafka connector",
+    "templates": "pipelines: events/s of each template; metrics by the minute, and in the second column the same in Kafka Streams",
     "memory": "resident memory after load",
     "groups": "consumer groups: commits, joins, heartbeats",
     "compaction": "how fast a log of keyed records is compacted, and whether producers notice",
@@ -82,6 +84,7 @@ def all_steps(s: float, *, full: bool, only: Set[str] = frozenset()) -> list[Ste
         *groups(s, short=not full and "groups" not in only),
         *(w13(s) if full or "w13" in only else []),
         *(w14(s) if full or "w14" in only else []),
+        *(templates(s) if full or "templates" in only else []),
         *(compaction(s) if full or "compaction" in only else []),
         *(tenants(s) if full or "tenants" in only else []),
         *(crowd(s) if full or "crowd" in only else []),
