@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import click
 
-from bench import build, history, machine, plots, report
+from bench import build, history, machine, plots, report, sizing
 from bench.admin import BrokerFailed
 from bench.brokers import class_path
 from bench.figures import BARNABAS, KAFKA
@@ -120,6 +120,7 @@ def keep(outcome: Outcome, about: history.Circumstances, names: set[str]) -> Non
     if not names:
         history.append(history.line(outcome, about))
     report.write_docs(outcome, about, plots.write_all(outcome.results, of_part=part), part)
+    sizing.write_page()
     click.echo(f"written: {report.DOCS}{'' if part else f', {history.HISTORY}'}")
     for text in report.unexplained(report.DOCS.read_text(), outcome.results.values()):
         click.echo(f"to be written into {report.DOCS.name}: {text}")
