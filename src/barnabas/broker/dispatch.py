@@ -226,6 +226,6 @@ def cluster_table() -> dict[int, Api]:
     return served
 
 
-def advertised(table: Mapping[int, Api] = TABLE) -> list[tuple[int, int, int]]:
+def advertised(table: Mapping[int, Api] = TABLE) -> tuple[tuple[int, int, int], ...]:
     """Return (key, lowest, highest version) of everything served."""
-    return [(api.key, api.advertised_min, api.max_version) for api in table.values()]
+    return tuple((api.key, api.advertised_min, api.max_version) for api in table.values())

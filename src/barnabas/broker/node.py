@@ -141,6 +141,8 @@ class Node:
 
             self._members = Members(self)
             self._apis = {**dispatch.TABLE, **dispatch.cluster_table()}
+        #: Which APIs are served: key, lowest, highest version.
+        self.served_versions = dispatch.advertised(self._apis)
 
     def start(self) -> Task[None]:
         """Read the store and open the logs; then the node takes requests."""
@@ -293,10 +295,6 @@ class Node:
             return
         deadline_ms = self.world.clock.monotonic_ms() + delay_ms
         self.world.timers.call_at(deadline_ms, lambda: done(None, None))
-
-    def served_versions(self) -> list[tuple[int, int, int]]:
-        """Tell which APIs are served: (key, lowest, highest version)."""
-        return dispatch.advertised(self._apis)
 
     def load_dynamic_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         """Take the settings that were changed at run time; they were checked when they were set."""

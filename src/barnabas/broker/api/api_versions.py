@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import ErrorCode
@@ -38,10 +39,7 @@ def handle(call: Call) -> ApiVersionsResponse:
     ):
         return refuse(request, ErrorCode.INVALID_REQUEST, None)
     return ApiVersionsResponse(
-        api_keys=[
-            ApiVersion(api_key=key, min_version=lowest, max_version=highest)
-            for key, lowest, highest in call.node.served_versions()
-        ],
+        api_keys=_listed(call.node.served_versions),
         supported_features=_supported() if call.version >= _ZERO_SINCE else [],
         finalized_features_epoch=_FEATURES_EPOCH,
         finalized_features=[
@@ -52,6 +50,15 @@ def handle(call: Call) -> ApiVersionsResponse:
             )
         ],
     )
+
+
+@cache
+def _listed(served: tuple[tuple[int, int, int], ...]) -> list[ApiVersion]:
+    """Name what is served: the first question of every connection, and the list was most of what it cost."""
+    return [
+        ApiVersion(api_key=key, min_version=lowest, max_version=highest)
+        for key, lowest, highest in served
+    ]
 
 
 def _supported() -> list[SupportedFeatureKey]:
