@@ -1,7 +1,8 @@
 """Run as `python -m bench.pipeline_load JSON`: a template of pipelines drains what its own generator wrote, and this prints what that took, as JSON.
 
 `template`: its name, `bootstrap`, `topics` to be made, `folder` for the project, `records` to be asked of the generator, `settings` of Spark, `configuration` of the project. The
-project runs twice in one session, each time to the end of what is there: the first time on a part, so that the JVM has compiled what it needs; the second is measured.
+project runs in one session, each time to the end of what is there: first on a part, so that the JVM has compiled what it needs; then on all of them, which is measured; and once more with nothing to
+do, which says what the start of every query costs.
 
 Without `template` the readings of the topic `metrics`, which are there already, are counted by the minute with the functions of that template in one query, twice; `counts`
 are printed, too.
@@ -58,10 +59,12 @@ def run_template(spark: SparkSession, asked: Asked) -> dict[str, float]:
     count = feeding.feed(made, bootstrap)
     with measured() as took:
         pipeline.run_available()
+    with measured() as nothing:
+        pipeline.run_available()
     rows = {run.work.step.name: run.rows for run in pipeline.runs}
     if sent + count not in rows.values():
         raise SystemExit(f"{sent + count} records were sent, and flows had {rows}")
-    return {"records": count, "bytes": made.size_bytes, **took}
+    return {"records": count, "bytes": made.size_bytes, **took, "start_cpu_s": nothing["cpu_s"]}
 
 
 class Weighed:
