@@ -14,7 +14,6 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -24,6 +23,7 @@ from pyspark.sql.datasource import (
 from barnabas.pipelines import delivery
 from barnabas.pipelines.options import impatient
 from barnabas.pipelines.problem import PipelineProblem, one_sentence
+from barnabas.pipelines.staging import BATCH_ID, QUERY_ID, this_task
 from barnabas.runtime.blocking_client import BlockingClient
 
 if TYPE_CHECKING:
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from barnabas.pipelines.options import SinkOptions
 
 PREFIX: Final = "barnabas-sink"
-#: Where Spark tells its tasks which query and batch they are of (StreamExecution.QUERY_ID_KEY, MicroBatchExecution.BATCH_ID_KEY).
-_QUERY_ID: Final = "sql.streaming.queryId"
-_BATCH_ID: Final = "streaming.sql.batchId"
 #: When to look for what killed tasks have left open, in seconds after each other: Spark kills the Python of a task up to four
 #: seconds after it has failed the job, and until then it goes on writing.
 _LOOKS_S: Final = (0, 1, 2, 2)
@@ -60,9 +57,9 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[RecordBatch]) -> Written:
         """Write what one task has of one epoch. All is done when this returns: the driver has nothing to commit."""
-        options, task = self._options, _task()
+        options, task = self._options, this_task()
         with one_sentence():
-            query, epoch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
+            query, epoch = task.getLocalProperty(QUERY_ID), task.getLocalProperty(BATCH_ID)
             name = f"{PREFIX}-{query}-{task.partitionId()}"
             with BlockingClient(options.settings) as client:
                 if not options.exactly_once:
@@ -95,7 +92,7 @@ class TopicWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[RecordBatch]) -> Written:
         """Write what one task has."""
-        options, task = self._options, _task()
+        options, task = self._options, this_task()
         name = f"{self._name}-{task.partitionId()}"
         with one_sentence(), BlockingClient(options.settings) as client:
             if not options.exactly_once:
@@ -129,12 +126,6 @@ class TopicWriter(DataSourceArrowWriter):
         """Match the transactional ids of this write, and no others'."""
         task = r"-\d+" if self._options.epoch is not None else r"-\d+-\d+"
         return re.compile(re.escape(self._name) + task)
-
-
-def _task() -> TaskContext:
-    task = TaskContext.get()
-    assert task is not None, "Spark calls write() in tasks"
-    return task
 
 
 def _prepared(messages: Sequence[WriterCommitMessage | None]) -> list[PreparedTransaction]:

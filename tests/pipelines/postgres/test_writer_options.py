@@ -1,8 +1,9 @@
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from barnabas.pipelines.postgres.writer import COLUMNS, ChangeWriter, Staged
+from barnabas.pipelines.postgres.writer import COLUMNS, ChangeWriter
 from barnabas.pipelines.problem import PipelineProblem
+from barnabas.pipelines.staging import Staged
 
 TYPES = {"string": StringType(), "int": IntegerType(), "bigint": LongType()}
 GOOD = StructType()

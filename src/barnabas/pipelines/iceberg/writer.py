@@ -9,18 +9,17 @@ what was put down. A query is known by the id that its checkpoint keeps.
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.fs as files
 import pyarrow.parquet as parquet
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.pipelines.iceberg.appending import AppendedTable
 from barnabas.pipelines.options import OptionTexts
 from barnabas.pipelines.problem import PipelineProblem, one_sentence
+from barnabas.pipelines.staging import Staged, staged, this_attempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,15 +28,6 @@ if TYPE_CHECKING:
 
 OPTIONS: Final = ("uri", "warehouse", "table", "partitionBy")
 _STAGED: Final = "_barnabas_staged"
-_QUERY_ID: Final = "sql.streaming.queryId"
-
-
-@dataclass
-class Staged(WriterCommitMessage):
-    """What an attempt of a task has put down; no path if it had no rows."""
-
-    query: str
-    path: str
 
 
 class IcebergWriter(DataSourceStreamArrowWriter):
@@ -61,9 +51,7 @@ class IcebergWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Put down what one task has."""
-        task = TaskContext.get()
-        assert task is not None, "Spark calls write() in tasks"
-        query = task.getLocalProperty(_QUERY_ID) or ""
+        query = this_attempt().query
         batches = [each for each in iterator if each.num_rows]
         if not batches:
             return Staged(query, "")
@@ -75,20 +63,20 @@ class IcebergWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Append the batch."""
-        staged = [each for each in messages if isinstance(each, Staged)]
-        paths = [each.path for each in staged if each.path]
-        if not paths:
+        left = staged(messages)
+        if not left:
             return
+        paths = [each.name for each in left]
         store, _ = self._store()
         rows = pa.concat_tables([parquet.read_table(each, filesystem=store) for each in paths])
         table = AppendedTable(self._uri, self._warehouse, self._name)
-        table.append(staged[0].query, batchId, rows, self._partition_by)
+        table.append(left[0].query, batchId, rows, self._partition_by)
         _remove(store, paths)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Remove what was put down: the batch is run again."""
         store, _ = self._store()
-        _remove(store, [each.path for each in messages if isinstance(each, Staged) and each.path])
+        _remove(store, [each.name for each in staged(messages)])
 
     def _store(self) -> tuple[Any, str]:
         store, path = files.FileSystem.from_uri(self._warehouse)

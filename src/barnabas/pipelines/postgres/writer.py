@@ -11,16 +11,15 @@ from __future__ import annotations
 import json
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.pipelines.options import OptionTexts
 from barnabas.pipelines.postgres.target import Change, StagedLost, connected
 from barnabas.pipelines.problem import PipelineProblem, one_sentence
+from barnabas.pipelines.staging import Staged, staged, this_attempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,17 +38,6 @@ COLUMNS: Final = {
     "position": "bigint",
     "value": "string",
 }
-_QUERY_ID: Final = "sql.streaming.queryId"
-_BATCH_ID: Final = "streaming.sql.batchId"
-
-
-@dataclass
-class Staged(WriterCommitMessage):
-    """What an attempt of a task has put down."""
-
-    query: str
-    attempt: str
-    changes: int = 0
 
 
 class ChangeWriter(DataSourceStreamArrowWriter):
@@ -73,27 +61,24 @@ class ChangeWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[RecordBatch]) -> Staged:
         """Stage what one task has."""
-        task = TaskContext.get()
-        assert task is not None, "Spark calls write() in tasks"
-        query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
-        staged = Staged(query or "", str(uuid.uuid4()))
-        rows = (row for each in iterator for row in each.to_pylist())
-        first = next(rows, None)
         with _told():
-            if first is not None:
-                with connected(self._url, self._schema) as target:
-                    staged.changes = target.stage(
-                        staged.query, int(batch or 0), staged.attempt, _changes(first, rows)
-                    )
-        return staged
+            query, batch, _ = this_attempt()
+            rows = (row for each in iterator for row in each.to_pylist())
+            first = next(rows, None)
+            if first is None:
+                return Staged(query, "")
+            attempt = str(uuid.uuid4())
+            with connected(self._url, self._schema) as target:
+                changes = target.stage(query, batch, attempt, _changes(first, rows))
+        return Staged(query, attempt, changes)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Apply the batch."""
-        staged = [each for each in messages if isinstance(each, Staged)]
-        if staged:
+        left = staged(messages)
+        if left:
             with _told(), connected(self._url, self._schema) as target:
-                attempts = {each.attempt: each.changes for each in staged}
-                target.apply(staged[0].query, batchId, attempts, self._keep_deletes_hours)
+                attempts = {each.name: each.rows for each in left}
+                target.apply(left[0].query, batchId, attempts, self._keep_deletes_hours)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Leave what is staged: the batch that is run again removes it."""

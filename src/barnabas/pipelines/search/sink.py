@@ -7,17 +7,16 @@ Columns: `time` (TIMESTAMP, never null), any of the texts that `fields.py` names
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.pipelines.problem import PipelineProblem, one_sentence
-from barnabas.pipelines.search import staging
+from barnabas.pipelines.search import staged_files
 from barnabas.pipelines.search.fields import DETAILS, TEXTS
 from barnabas.pipelines.search.writing import write_batch
+from barnabas.pipelines.staging import Staged, staged, this_attempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,22 +24,11 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
     from pyspark.sql.types import StructType
 
-#: Where Spark tells its tasks which query and batch they are of.
-_QUERY_ID: Final = "sql.streaming.queryId"
-_BATCH_ID: Final = "streaming.sql.batchId"
 _TYPES: Final = {
     "time": "timestamp",
     **dict.fromkeys(TEXTS, "string"),
     DETAILS: "map<string,string>",
 }
-
-
-@dataclass
-class Staged(WriterCommitMessage):
-    """Where a task has left its rows, and whose they are."""
-
-    query: str
-    name: str | None
 
 
 class SearchStreamWriter(DataSourceStreamArrowWriter):
@@ -52,33 +40,26 @@ class SearchStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[RecordBatch]) -> Staged:
         """Leave what one task has for the commit."""
-        task = TaskContext.get()
-        assert task is not None, "Spark calls write() in tasks"
-        query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
         with one_sentence():
-            if not query or batch is None:
-                raise PipelineProblem("Spark does not tell which query and batch this is")
-            name = f"{task.partitionId()}-{task.taskAttemptId()}"
-            return Staged(
-                query, staging.stage(self._folder, query, int(batch), name, _filled(iterator))
-            )
+            query, batch, name = this_attempt()
+            file = staged_files.stage(self._folder, query, batch, name, _filled(iterator))
+            return Staged(query, file or "")
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Put what the tasks left into the index, once."""
-        staged = [each for each in messages if isinstance(each, Staged)]
-        names = [each.name for each in staged if each.name]
-        if not names:
+        left = staged(messages)
+        if not left:
             return
-        query = staged[0].query
+        query = left[0].query
         with one_sentence():
-            write_batch(self._folder, query, batchId, staging.staged_rows(self._folder, names))
-        staging.clear(self._folder, query, batchId)
+            rows = staged_files.staged_rows(self._folder, [each.name for each in left])
+            write_batch(self._folder, query, batchId, rows)
+        staged_files.clear(self._folder, query, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Throw away what the tasks left: the batch is run again."""
-        for each in messages:
-            if isinstance(each, Staged):
-                staging.clear(self._folder, each.query, batchId)
+        for each in staged(messages):
+            staged_files.clear(self._folder, each.query, batchId)
 
 
 def stream_writer(options: Mapping[str, str], columns: StructType) -> SearchStreamWriter:

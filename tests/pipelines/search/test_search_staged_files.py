@@ -9,7 +9,7 @@ pytest.importorskip("tantivy", reason="tantivy is not installed (extra pipelines
 
 import pyarrow as pa
 
-from barnabas.pipelines.search.staging import clear, stage, staged_rows
+from barnabas.pipelines.search.staged_files import clear, stage, staged_rows
 
 
 def batch(*numbers):
