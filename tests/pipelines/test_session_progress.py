@@ -13,6 +13,7 @@ from barnabas.pipelines.progress import (
     QUERIES_MAX,
     Board,
     bars,
+    may_have_written,
     queries_of,
     read_batch,
 )
@@ -49,6 +50,20 @@ def test_a_report():
     )
     assert batch.end == {"clicks": {"0": 250, "1": 100}}
     assert batch.lag == 15
+
+
+@pytest.mark.parametrize(
+    ("operator", "is_so"),
+    [
+        ({"numRowsUpdated": 0, "numRowsRemoved": 0, "customMetrics": {"numExpiredTimers": 0}}, False),
+        ({"numRowsUpdated": 0, "numRowsRemoved": 3}, True),  # windows that the watermark closed
+        ({"numRowsRemoved": 0, "customMetrics": {"numExpiredTimers": 2}}, True),
+    ],
+)  # fmt: skip
+def test_a_batch_without_rows_writes_what_time_has_ended(operator, is_so):
+    assert may_have_written(report(rows=0, stateOperators=[operator])) is is_so
+    assert may_have_written(report(rows=1, stateOperators=[operator]))
+    assert not may_have_written(report(rows=0))
 
 
 @pytest.mark.parametrize("rate", [float("nan"), float("inf"), "NaN", None])

@@ -14,7 +14,7 @@ from pyspark.pipelines.output import Sink, Table
 
 from barnabas.pipelines.definitions import told
 from barnabas.pipelines.problem import PipelineProblem, one_sentence
-from barnabas.pipelines.progress import Query, read_batch
+from barnabas.pipelines.progress import Query, may_have_written, read_batch
 from barnabas.pipelines.sink_topics import create_missing, topics_of
 from barnabas.pipelines.stored_tables import FORMAT
 from barnabas.pipelines.supervision import Life
@@ -47,7 +47,7 @@ class StreamRun:
         self.shown = Query(work.step.name, work.step.name)
         self.rows = 0
         self.changes = 0
-        """How many batches had rows: whoever depends on this one compares."""
+        """How many batches may have written something: whoever depends on this one compares."""
         self._spark = spark
         self._resolver = resolver
         self._tables = tables
@@ -139,7 +139,7 @@ class StreamRun:
             if "addBatch" in batch.phases_ms:
                 self.shown.batches.append(batch)
                 self.rows += batch.rows
-                self.changes += batch.rows > 0
+                self.changes += may_have_written(report)
         return any("addBatch" in report.get("durationMs", {}) for report in fresh)
 
     def ask_restart(self) -> None:

@@ -63,6 +63,18 @@ def read_batch(progress: Mapping[str, Any]) -> Batch:
     )
 
 
+def may_have_written(progress: Mapping[str, Any]) -> bool:
+    """Tell whether the batch of a report can have had something to write: it read rows, or time ended something that was kept (a window was closed, a timer expired)."""
+    operators: Sequence[Mapping[str, Any]] = progress.get("stateOperators") or ()
+    moved = (
+        _number(each.get("numRowsUpdated"))
+        + _number(each.get("numRowsRemoved"))
+        + _number((each.get("customMetrics") or {}).get("numExpiredTimers"))
+        for each in operators
+    )
+    return bool(progress.get("numInputRows")) or any(moved)
+
+
 def _number(value: object) -> float:
     """Spark writes NaN and Infinity for batches that took no time."""
     number = float(value) if isinstance(value, int | float | str) else 0.0
