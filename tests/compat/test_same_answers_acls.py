@@ -38,7 +38,7 @@ SETTINGS = (
     *GROUP_SETTINGS,
 )
 #: Not served by KRaft's brokers, or not by a lone broker of ours; fetches of followers are refused there before anybody asks.
-LEFT_OUT = {4, 5, 6, 7, 43, 45, 46, 56, 67}
+LEFT_OUT = {4, 5, 6, 7, 43, 45, 46, 56, 58, 67}
 CASES_OF_BOTH = [case for case in CASES if case.key not in LEFT_OUT and case.note != "follower"]
 DENIALS = set(CODES.values())
 
