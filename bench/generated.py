@@ -37,12 +37,11 @@ def generator(template: str) -> Any:  # noqa: ANN401 - a module
     return module
 
 
-def events(template: str, seed: int, count: int, after: int = 0) -> Iterator[Event]:
-    """Give what the generator of a template makes; readings of metrics `after` so many others."""
+def events(template: str, seed: int, count: int) -> Iterator[Event]:
+    """Give what the generator of a template makes."""
     made: Iterator[Event]
     if template == "metrics":
-        step_ms = 1000 // READINGS_PER_S
-        clock = itertools.count(CLOCK_START_MS + after * step_ms, step_ms)
+        clock = itertools.count(CLOCK_START_MS, 1000 // READINGS_PER_S)
         made = generator(template).events(seed, count, lambda: next(clock))
     else:
         made = generator(template).events(seed, count)

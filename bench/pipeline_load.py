@@ -11,6 +11,7 @@ are printed, too.
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import shutil
 import sys
@@ -53,10 +54,11 @@ def run_template(spark: SparkSession, asked: Asked) -> dict[str, float]:
     settings = {"barnabas.bootstrap.servers": bootstrap, **asked["configuration"]}
     pipeline = Pipeline(project, spark, settings)
     warm = asked["records"] // WARM_SHARE
-    sent = feeding.feed(events(asked["template"], 1, warm), bootstrap)
+    made = events(asked["template"], 1, warm + asked["records"])
+    sent = feeding.feed(itertools.islice(made, warm), bootstrap)
     pipeline.run_available()
-    made = Weighed(events(asked["template"], 2, asked["records"], after=warm))
-    count = feeding.feed(made, bootstrap)
+    rest = Weighed(made)
+    count = feeding.feed(rest, bootstrap)
     with measured() as took:
         pipeline.run_available()
     with measured() as nothing:
@@ -64,7 +66,7 @@ def run_template(spark: SparkSession, asked: Asked) -> dict[str, float]:
     rows = {run.work.step.name: run.rows for run in pipeline.runs}
     if sent + count not in rows.values():
         raise SystemExit(f"{sent + count} records were sent, and flows had {rows}")
-    return {"records": count, "bytes": made.size_bytes, **took, "start_cpu_s": nothing["cpu_s"]}
+    return {"records": count, "bytes": rest.size_bytes, **took, "start_cpu_s": nothing["cpu_s"]}
 
 
 class Weighed:
