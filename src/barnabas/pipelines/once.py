@@ -63,6 +63,8 @@ def server_settings(project: Project) -> dict[str, str]:
         "spark.sql.warehouse.dir": f"{project.storage}/{FOLDER}/tables",
         "spark.hadoop.javax.jdo.option.ConnectionURL": derby,
         "spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={folder / 'derby.log'}",
+        # Workers on a cluster have the environment of whoever started them there.
+        "spark.executorEnv.PYTHONPATH": str(project.folder),
     }
 
 
