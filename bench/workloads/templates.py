@@ -47,12 +47,12 @@ class Template(NamedTuple):
     topics: tuple[str, ...]
     share: float
     readers: int
-    """How many of its flows read the events: each is one more reader for the brokers."""
+    """How often its flows read the events in all: each time is one more reader for the brokers."""
 
 
 TEMPLATES: Final = {
     "metrics": Template(("metrics", "metrics.dlq", "metrics.alerts"), 1.0, 3),
-    "logs": Template(("logs", "logs.dlq"), 0.5, 1),
+    "logs": Template(("logs", "logs.dlq"), 0.5, 2),
     "activity": Template(("page-views", "clicks", "searches", "page-views.dlq"), 0.5, 3),
     "suggestions": Template(("shop-visits", "shop-visits.dlq", "shop-pairs", "shop-pairs.dlq", "suggestions"), 0.25, 1),
     "commitlog": Template(("changes", "changes.dlq"), 0.25, 2),
