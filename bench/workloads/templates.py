@@ -51,14 +51,14 @@ class Template(NamedTuple):
 
 
 TEMPLATES: Final = {
-    "metrics": Template(("metrics", "metrics.dlq", "metrics.alerts"), 1.0, 3),
-    "logs": Template(("logs", "logs.dlq"), 0.5, 2),
-    "activity": Template(("page-views", "clicks", "searches", "page-views.dlq"), 0.5, 3),
-    "suggestions": Template(("shop-visits", "shop-visits.dlq", "shop-pairs", "shop-pairs.dlq", "suggestions"), 0.25, 1),
-    "commitlog": Template(("changes", "changes.dlq"), 0.25, 2),
+    "metrics": Template(("metrics", "metrics.dlq", "metrics.alerts"), 2.0, 3),
+    "logs": Template(("logs", "logs.dlq"), 1.0, 2),
+    "activity": Template(("page-views", "clicks", "searches", "page-views.dlq"), 1.0, 3),
+    "suggestions": Template(("shop-visits", "shop-visits.dlq", "shop-pairs", "shop-pairs.dlq", "suggestions"), 0.5, 1),
+    "commitlog": Template(("changes", "changes.dlq"), 0.5, 2),
     "notifications": Template(
         ("notification-requests", "notification-requests.dlq", "notification-preferences", "notification-preferences.dlq", "notification-outcomes",
-         "notifications-email", "notifications-sms", "notifications-push"), 0.25, 2,
+         "notifications-email", "notifications-sms", "notifications-push"), 0.5, 2,
     ),
 }  # fmt: skip
 
@@ -66,7 +66,7 @@ TEMPLATES: Final = {
 def templates(s: float) -> list[Step]:
     """One step for each template, and one for the window count."""
     steps = [
-        Step("templates", name, template_figures(name), partial(run_template, template=name), 60 + s)
+        Step("templates", name, template_figures(name), partial(run_template, template=name), 50 + s)
         for name in TEMPLATES
     ]  # fmt: skip
     return [*steps, Step("templates", "window count", window_figures(), run_windows, 60 + s)]
