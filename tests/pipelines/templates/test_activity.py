@@ -2,10 +2,11 @@
 
 import json
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from template_cases import milliseconds, sessions_of
 from template_kit import template
 from topic_kit import consume_all, make_topic
 
@@ -32,25 +33,6 @@ def here(shared_broker):
     return bootstrap
 
 
-def milliseconds(at):
-    """As Spark counts them: what is less than one is left out."""
-    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-
-
-def model_of(functions, events):
-    """The sessions that must come out."""
-    by_visitor = {}
-    for topic, each in events:
-        at_ms = milliseconds(datetime.fromisoformat(each["at"]))
-        event = functions.Event(at_ms, functions.KINDS[topic], each.get("page", ""))
-        by_visitor.setdefault(each["visitor"], []).append(event)
-    return [
-        functions.summary(visitor, session)
-        for visitor, all_of_one in by_visitor.items()
-        for session in functions.split(all_of_one)
-    ]
-
-
 def records(events):
     return [feeding.Event(topic, each["visitor"], json.dumps(each)) for topic, each in events]
 
@@ -67,7 +49,7 @@ def test_from_events_to_sessions_and_reports(project, here, spark, tmp_path):
     import generate
 
     events = list(generate.visits(4, 600, visitors=40))
-    sessions = model_of(functions, events)
+    sessions = sessions_of(functions, events)
     settings = {"barnabas.bootstrap.servers": here, "spark.sql.shuffle.partitions": "2"}
     bad = [feeding.Event("clicks", "x", "{"), feeding.Event("searches", "y", '{"visitor": "y"}')]
     pipeline = Pipeline(project, spark, settings)
