@@ -358,7 +358,8 @@ class Suggestions(Case):
         import evaluate
         import generate
 
-        visits = list(generate.visits(seed, count, customers=60))
+        # So many that nobody looks at more within half an hour than is remembered: then it would matter what comes in one batch.
+        visits = list(generate.visits(seed, count, customers=1000))
         self.events = [
             feeding.Event("shop-visits", each["customer"], json.dumps(each)) for each in visits
         ]
