@@ -73,7 +73,7 @@ compat: $(SPARK_STAMP) ## Real clients against a real broker
 	$(BIN)/pytest tests/compat $(ARGS)
 
 chaos: $(SPARK_STAMP) ## kill -9, full disks, hostile clients, broken clusters: CHAOS_ROUNDS=20, CHAOS_SEED=N again
-	CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),20) $(BIN)/pytest tests/chaos tests/pipelines/test_pipeline_process.py -o log_cli=true -o log_cli_level=WARNING $(ARGS)
+	CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),20) $(BIN)/pytest tests/chaos tests/pipelines/test_pipeline_process.py tests/pipelines/templates/test_once.py tests/pipelines/templates/test_standalone.py -o log_cli=true -o log_cli_level=WARNING $(ARGS)
 
 demo: $(SPARK_STAMP) ## A broker, generators and two pipelines, live, in two minutes: SECONDS=60
 	@$(BIN)/python tools/demo.py $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
