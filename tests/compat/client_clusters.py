@@ -60,6 +60,8 @@ def barnabas_listeners(home):
         **all_listeners(files, tokens),
         "offsets.topic.num.partitions": 3,
         "transaction.state.log.num.partitions": 3,
+        # Tests write records of years ago: nobody looks for old ones while they run.
+        "log.initial.task.delay.ms": 86_400_000,
     }
     with barnabas.Broker(settings=settings) as broker:
         addresses = {name: f"{host}:{port}" for name, host, port in broker._broker.addresses}

@@ -13,7 +13,7 @@ START_MS = 1_700_000_000_000
 
 @pytest.fixture(scope="module")
 def broker():
-    with barnabas.Broker() as broker:
+    with barnabas.Broker(settings={"log.initial.task.delay.ms": "86400000"}) as broker:
         yield broker
 
 
