@@ -239,11 +239,6 @@ class Node:
         waiting = self.replicas.waiting
         return waiting.is_fed and waiting.has_ready
 
-    @property
-    def feed_count(self) -> int:
-        """How many times bytes have come that readers may see."""
-        return self.replicas.waiting.feed_count
-
     def complete(self, waiter: Waiter[Any]) -> None:
         """Let a request go on that has waited long enough."""
         call = waiter.owner.call

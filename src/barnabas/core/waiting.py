@@ -35,7 +35,7 @@ class Waiter(Generic[Owner]):
 class Waiting(Generic[Owner]):
     """All waiting requests by partition."""
 
-    __slots__ = ("_by_key", "_ready", "changes", "count", "feed_count", "is_fed")
+    __slots__ = ("_by_key", "_ready", "changes", "count", "is_fed")
 
     def __init__(self) -> None:
         """Start with nobody waiting."""
@@ -46,8 +46,6 @@ class Waiting(Generic[Owner]):
         self.changes = Changes()
         #: Bytes came since the ready ones were last taken.
         self.is_fed = False
-        #: How many times they came: who remembers it knows whether more have come.
-        self.feed_count = 0
 
     @property
     def has_ready(self) -> bool:
@@ -81,7 +79,6 @@ class Waiting(Generic[Owner]):
     def on_bytes(self, key: Hashable, size_bytes: int) -> None:
         """Note that bytes became readable: waiters that have enough become ready."""
         self.is_fed = True
-        self.feed_count += 1
         waiters = self._by_key.get(key)
         if waiters is None:
             return

@@ -74,8 +74,6 @@ class Server:
         self.dirty: list[Connection] = []
         self.shared_reads = SharedReads()
         self._held_since_ns: int | None = None
-        #: The node's `feed_count` when the last turn ended.
-        self._feeds_before = 0
         self.now_ms = loop.clock.monotonic_ms()
         self.is_stopping = False
         self._next_turn: list[Connection] = []
@@ -328,29 +326,23 @@ class Server:
                 if connection.is_open:
                     connection.flush()
             self._answer_readers()
-        self._feeds_before = self.node.feed_count
         self.shared_reads.forget()
 
     def _answer_readers(self) -> None:
-        """Write what was staged, and answer who waited for it: when no more comes, or it has been coming for a while."""
+        """Write what was staged, and answer who waited for it: when nothing else is to be done, or has been for a while.
+
+        As long as producers send on, what they send goes into the same answers: those cost by the answer, not by the byte.
+        """
         self.node.staging.write()
-        if self._holds_readers():
-            self.loop.poll_again()
-            return
+        loop = self.loop
+        if loop.ready_count and self.node.is_feeding_readers:
+            if self._held_since_ns is None:
+                self._held_since_ns = loop.turn_start_ns
+            if monotonic_ns() - self._held_since_ns < HOLD_READERS_NS:
+                loop.poll_again()
+                return
         self._held_since_ns = None
         self.node.on_turn_end()
-
-    def _holds_readers(self) -> bool:
-        """Tell whether producers send on: then what they send goes into the same answers, which cost by the answer, not by the byte.
-
-        That others send something is no reason: among thousands of connections somebody always does.
-        """
-        node = self.node
-        if node.feed_count == self._feeds_before or not node.is_feeding_readers:
-            return False
-        if self._held_since_ns is None:
-            self._held_since_ns = self.loop.turn_start_ns
-        return monotonic_ns() - self._held_since_ns < HOLD_READERS_NS
 
     def _book_idle_check(self) -> None:
         if self._idle_ms_max < 0:

@@ -80,16 +80,3 @@ def test_it_is_fed_from_the_first_bytes_until_the_ready_ones_are_taken():
     assert waiting.is_fed
     waiting.take_ready()
     assert not waiting.is_fed
-
-
-def test_who_remembers_how_often_bytes_came_knows_whether_more_have_come():
-    waiting = Waiting()
-    before = waiting.feed_count
-    waiting.on_change("p")
-    waiting.take_ready()
-    assert waiting.feed_count == before
-    waiting.on_bytes("p", 1)
-    assert waiting.is_fed
-    waiting.take_ready()
-    assert not waiting.is_fed
-    assert waiting.feed_count > before

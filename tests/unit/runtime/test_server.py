@@ -1,10 +1,8 @@
 """The server against clients that misbehave on their sockets: a broker in this process, raw connections to it."""
 
 import contextlib
-import os
 import ssl
 import struct
-import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,7 +12,6 @@ from security_kit import make_certificates
 
 import barnabas
 from barnabas.runtime import server
-from barnabas.runtime.loop import READ
 from barnabas.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
@@ -166,34 +163,6 @@ def test_a_reader_is_answered_although_a_producer_never_stops(broker):
             while not answer.done():
                 producer.send_bytes(frames)
         assert len(answer.result().responses[0].partitions[0].records) > 0
-
-
-@contextlib.contextmanager
-def never_idle(loop):
-    """In every turn there is somebody who has sent something, though no producer."""
-    end, other_end = os.pipe()
-    os.write(other_end, b"x")
-    loop.post(lambda: loop.watch(end, READ, lambda _events: None))
-    try:
-        yield
-    finally:
-        gone = threading.Event()
-        loop.post(lambda: (loop.unwatch(end), gone.set()))
-        gone.wait()
-        os.close(end)
-        os.close(other_end)
-
-
-def test_readers_are_not_held_because_others_than_producers_send(broker, monkeypatch):
-    monkeypatch.setattr(server, "HOLD_READERS_NS", 3600 * 10**9)
-    with RawClient(broker.bootstrap) as reader, RawClient(broker.bootstrap) as writer:
-        writer.create_topic("t")
-        with never_idle(broker._broker.loop):
-            request = fetch_request("t", 0, max_wait_ms=10**6, min_bytes=1)
-            correlation_id = reader.send(request, 11)
-            assert writer.produce("t", batch(b"v")).error_code == 0
-            answer = reader.receive_for(request, 11, correlation_id)
-        assert len(answer.responses[0].partitions[0].records) > 0
 
 
 def test_requests_behind_a_reply_that_does_not_fit_the_socket_are_answered(broker):
