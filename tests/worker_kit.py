@@ -1,4 +1,7 @@
-"""Which worker of pytest runs which file: those whose tests share what is dear to start share a worker, too."""
+"""Which worker of pytest runs which file, and when: those whose tests share what is dear to start share a worker, too.
+
+What is long and waits for other processes comes first: what only computes, in small pieces, then fills the time of whoever has nothing left.
+"""
 
 import functools
 import re
@@ -8,6 +11,8 @@ from xdist.scheduler import LoadFileScheduling
 
 #: Fixtures, and the process behind each, of which every worker that needs it starts one.
 SHARED = {"spark": "spark", "session_kafka": "kafka", "either_address": "kafka"}
+#: The first of all, then whatever is in neither, then these.
+FIRST, LAST = "pipelines", ("sim", "fuzz", "property", "scenarios", "wire", "security", "unit")
 ARGUMENTS = re.compile(r"^def \w+\(([^)]*)\)", re.MULTILINE)
 
 
@@ -29,4 +34,17 @@ def shared_by(path: Path):
 
 def pytest_xdist_make_scheduler(config, log):
     """Take the place of `--dist loadfile`."""
+    # By how many tests a file has, which says little of how long they take.
+    config.option.loadscopereorder = False
     return ByWhatIsShared(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(config, items):
+    """Put them in this order where they are shared out among workers."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=rank)
+
+
+def rank(item):
+    folder = Path(item.nodeid).parts[1]
+    return 0 if folder == FIRST else 2 if folder in LAST else 1
