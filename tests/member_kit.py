@@ -1,13 +1,16 @@
 """The only member of a cluster, in memory: what tests of a member's parts share."""
 
+import json
 from random import Random
 
-from fuzz_world import FuzzNode
+from fuzz import good_request
+from fuzz_world import FuzzLink, FuzzNode
 
 from barnabas.broker import cluster_znodes, znodes
 from barnabas.model.cluster import Partition, Topic
 from barnabas.ports import Create
 from barnabas.sim.store import SimStore
+from barnabas.wire import frame
 
 MEMBER = {"zookeeper.connect": "zookeeper:2181", "node.id": "1"}
 
@@ -24,6 +27,11 @@ def put(store, *operations):
     assert problem is None
 
 
+def config_data(texts):
+    """Settings as they stand below /config."""
+    return json.dumps({"version": 1, "config": texts}).encode()
+
+
 def put_topic(store, name, replicas, in_sync):
     """A topic with one partition, led by the first that is in sync."""
     topic = Topic(name, name.encode().ljust(16, b"-"), [Partition(replicas, in_sync[0])])
@@ -34,3 +42,15 @@ def put_topic(store, name, replicas, in_sync):
 
 def start_member(store, **settings):
     return FuzzNode(Random(1), {**MEMBER, **settings}, store)
+
+
+def ask(member, request, version):
+    """Send it a request; its answer."""
+    link = FuzzLink()
+    parts = member.node.on_request(link, memoryview(bytearray(good_request(request, version, 1))))
+    member.events.settle()
+    [answer] = [b"".join(map(bytes, parts))] if parts is not None else link.answers
+    header = frame.response_header(1, request.API_KEY, version)
+    assert answer[4 : 4 + len(header)] == header
+    _, kind = frame.message_types(request.API_KEY)
+    return kind.decode(answer, version, 4 + len(header))

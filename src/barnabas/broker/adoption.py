@@ -75,9 +75,9 @@ class Adoption:
         for topic in self.topics:
             operations += znodes.create_topic_operations(topic)
         for broker, settings in self.broker_settings.items():
-            operations += znodes.broker_config_operations(broker, settings, exists=False)
+            operations.append(znodes.new_broker_config(broker, settings))
         for group_id, settings in self.group_settings.items():
-            operations += znodes.group_config_operations(group_id, settings, exists=False)
+            operations.append(znodes.new_group_config(group_id, settings))
         if self.next_producer_id:
             start = max(0, self.next_producer_id - znodes.PRODUCER_ID_BLOCK)
             operations.append(znodes.first_producer_id_block(broker_id, start))

@@ -1,7 +1,7 @@
 """Changing the settings of topics and of brokers while they run.
 
-A change is planned on what is in force, written to the coordination store, and then in force here at once. Changes are
-made one after another (`Node.changes`), so that none is planned on what another is about to replace.
+A change is planned on what stands in the coordination store, written there unless somebody else was faster
+(`entity_config.py`), and then in force here at once. What is in force here may be older: other brokers change settings, too.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ import logging
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.broker import audit, cluster_znodes, store, znodes
+from barnabas.broker import audit, entity_config, znodes
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.model.ids import topic_name_problem
-from barnabas.ports import CoordinationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Task
     from barnabas.model.cluster import Topic
-    from barnabas.ports import Operation
+    from barnabas.model.config.broker_config import BrokerConfig
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +41,8 @@ class Plans(NamedTuple):
 
     #: A topic's own settings in, the new ones out.
     topic: Callable[[Mapping[str, str]], dict[str, str]]
-    #: The new dynamic settings of this broker, or with True those of all.
-    broker: Callable[[bool], dict[str, str]]
+    #: A broker's settings in; its new dynamic ones, or with True those of all, out.
+    broker: Callable[[BrokerConfig, bool], dict[str, str]]
     #: A group's own settings in, the new ones out.
     group: Callable[[Mapping[str, str]], dict[str, str]]
 
@@ -55,8 +54,13 @@ def find_topic(node: Node, name: str) -> Topic:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     topic = node.topics.by_name.get(name)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+        raise no_topic(name)
     return topic
+
+
+def no_topic(name: str) -> KafkaError:
+    """Say that it is not there."""
+    return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
 
 
 def check_broker_name(node: Node, name: str) -> None:
@@ -128,23 +132,32 @@ def _change_topic(node: Node, name: str, plans: Plans, *, validate_only: bool) -
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic's settings need the topic's name.")
     known = node.topics.by_name.get(name)
     # As in Kafka the settings are looked at first, also for a topic that is not there.
-    overrides = plans.topic({} if known is None else known.overrides)
-    topic = find_topic(node, name)
+    plans.topic({} if known is None else known.overrides)
+    find_topic(node, name)
     if validate_only:
         return
-    operations = znodes.topic_config_operations(name, overrides)
-    yield from store.commit(node, operations + _notices(node, f"topics/{name}"))
-    on_topic_changed(node, topic.name, overrides)
+    # One that has just been deleted elsewhere must not leave settings behind.
+    overrides = yield from entity_config.change(
+        node, f"topics/{name}", plans.topic, missing=no_topic(name)
+    )
+    on_topic_changed(node, name, overrides)
 
 
 def _change_broker(node: Node, name: str, plans: Plans, *, validate_only: bool) -> Task[None]:
     check_broker_name(node, name)
     cluster_wide = not name
-    texts = plans.broker(cluster_wide)
+
+    def plan(stored: dict[str, str]) -> dict[str, str]:
+        config = node.config
+        dynamic = config.dynamic if cluster_wide else stored
+        default = stored if cluster_wide else config.dynamic_default
+        return plans.broker(config.with_dynamic(dynamic, default), cluster_wide)
+
     if validate_only:
+        plans.broker(node.config, cluster_wide)
         return
     place = znodes.ALL_BROKERS if cluster_wide else str(node.broker_id)
-    yield from _store_broker(node, place, texts)
+    texts = yield from entity_config.change(node, f"brokers/{place}", plan)
     on_broker_changed(node, place, texts)
 
 
@@ -187,35 +200,16 @@ def on_broker_changed(node: Node, place: str, texts: dict[str, str]) -> None:
     )
 
 
-def _notices(node: Node, entity: str) -> list[Operation]:
-    """Make what lets other brokers know."""
-    return [] if node.is_lone else [cluster_znodes.config_notice(entity)]
-
-
 def _change_group(node: Node, name: str, plans: Plans, *, validate_only: bool) -> Task[None]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A group's settings need the group's id.")
     settings = node.coordinators.group_settings
-    known = settings.texts(name)
-    texts = plans.group(known or {})
     if validate_only:
+        plans.group(settings.texts(name) or {})
         return
-    exists = known is not None
-    operations = znodes.group_config_operations(name, texts, exists=exists)
-    place = operations[0].path.removeprefix("/config/")
-    yield from store.commit(node, operations + _notices(node, place))
+    texts = yield from entity_config.change(node, znodes.group_entity(name), plans.group)
     settings.put(name, texts)
     log.info("settings of group %s are now %s", name, texts)
-
-
-def _store_broker(node: Node, broker: str, texts: Mapping[str, str]) -> Task[None]:
-    notices = _notices(node, f"brokers/{broker}")
-    changed = znodes.broker_config_operations(broker, texts, exists=True)
-    try:
-        yield from store.commit(node, changed + notices)
-    except CoordinationError:
-        created = znodes.broker_config_operations(broker, texts, exists=False)
-        yield from store.commit(node, created + notices)
 
 
 def _apply(node: Node, topic: Topic) -> None:

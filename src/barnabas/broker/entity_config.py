@@ -1,13 +1,12 @@
-"""Settings of users, client ids and addresses: where they stand in the store, and how they are changed.
+"""Settings of topics, brokers, groups, users, client ids and addresses: where they stand in the store, and how they are changed.
 
 Job: read, plan, write back, and let other brokers know, so that what others keep at the same place (a user has quotas and SCRAM
-credentials) stays as it is. Paths and JSON are Kafka 3.9's. Must not know what the settings mean.
+credentials), or have just changed there from another broker, stays as it is. Paths and JSON are Kafka 3.9's. Must not know what the settings mean.
 """
 
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
@@ -56,13 +55,17 @@ def read_below(tree: Mapping[str, ZNode], kind: str) -> dict[str, Texts]:
     }
 
 
-def change(node: Node, entity: str, plan: Callable[[Texts], Texts]) -> Task[Texts]:
+def change(
+    node: Node, entity: str, plan: Callable[[Texts], Texts], *, missing: KafkaError | None = None
+) -> Task[Texts]:
     """Change the settings of an entity, say `users/alice`: what is there in, what is to be there out; returns that.
 
-    `plan` raises KafkaError to refuse, and is asked again if somebody else was faster.
+    `plan` raises KafkaError to refuse, and is asked again if somebody else was faster. An entity without a place gets one, or `missing` is raised.
     """
     for _ in range(_TRIES):
-        found = yield partial(node.world.coordination.read, _ROOT + entity)
+        found = yield from store.read(node, _ROOT + entity)
+        if found is None and missing is not None:
+            raise missing
         texts = plan(read(found))
         try:
             yield from store.commit(node, _operations(node, entity, found, texts))

@@ -41,6 +41,15 @@ def read_all(node: Node, paths: Sequence[str]) -> Task[dict[str, ZNode | None]]:
     return {path: found[path] for path in paths}
 
 
+def read(node: Node, path: str) -> Task[ZNode | None]:
+    """Read one path; KafkaError if the store cannot be read."""
+    try:
+        found: ZNode | None = yield lambda done: node.world.coordination.read(path, done)
+    except OSError as problem:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(problem)) from None
+    return found
+
+
 def commit(node: Node, operations: Sequence[Operation]) -> Task[None]:
     """Do all or none. CoordinationError if they do not fit what is there, KafkaError if nothing can be written."""
     try:

@@ -113,32 +113,25 @@ def delete_topic_operations(topic: Topic) -> list[Operation]:
     return [Delete(f"{TOPICS}/{topic.name}"), Delete(f"{TOPIC_CONFIGS}/{topic.name}")]
 
 
-def topic_config_operations(topic: str, overrides: Mapping[str, str]) -> list[Operation]:
-    """Replace a topic's settings."""
-    return [SetData(f"{TOPIC_CONFIGS}/{topic}", _config_data(overrides))]
-
-
 def leader_epoch_operations(topic: Topic, index: int) -> list[Operation]:
     """Write a partition's state again after its leader epoch was raised."""
     return [SetData(_state_path(topic.name, index), _state_data(topic.partitions[index]))]
 
 
-def broker_config_operations(
-    broker: str, overrides: Mapping[str, str], *, exists: bool
-) -> list[Operation]:
-    """Replace the dynamic settings of one broker, or of `ALL_BROKERS`."""
-    path, data = f"{BROKER_CONFIGS}/{broker}", _config_data(overrides)
-    return [SetData(path, data) if exists else Create(path, data)]
+def new_broker_config(broker: str, overrides: Mapping[str, str]) -> Operation:
+    """Write the first dynamic settings of one broker, or of `ALL_BROKERS`."""
+    return Create(f"{BROKER_CONFIGS}/{broker}", _config_data(overrides))
 
 
-def group_config_operations(
-    group_id: str, overrides: Mapping[str, str], *, exists: bool
-) -> list[Operation]:
-    """Replace the settings of one group."""
-    # A group's id may be any text; as part of a path it is written as Kafka writes user names.
-    name = quote(group_id, safe="").replace(".", "%2E")
-    path, data = f"{GROUP_CONFIGS}/{name}", _config_data(overrides)
-    return [SetData(path, data) if exists else Create(path, data)]
+def new_group_config(group_id: str, overrides: Mapping[str, str]) -> Operation:
+    """Write the first settings of one group."""
+    return Create(f"{CONFIG}/{group_entity(group_id)}", _config_data(overrides))
+
+
+def group_entity(group_id: str) -> str:
+    """Tell where below `CONFIG` a group's settings stand."""
+    # Its id may be any text; as part of a path it is written as Kafka writes user names.
+    return f"groups/{quote(group_id, safe='').replace('.', '%2E')}"
 
 
 def read_group_configs(tree: Mapping[str, ZNode]) -> dict[str, dict[str, str]]:

@@ -1,19 +1,23 @@
 """Notices of changed settings: taken by every broker, and away once all have had the time."""
 
-from member_kit import new_store, put, put_topic, start_member
+from member_kit import config_data, new_store, put, put_topic, start_member
 
-from barnabas.broker import cluster_znodes, znodes
+from barnabas.broker import cluster_znodes
 from barnabas.broker.cluster_znodes import CONFIG_CHANGES
 from barnabas.broker.notices import KEPT_MS
+from barnabas.ports import SetData
 
 
 def notices(store):
     return [path for path in store.tree if path.startswith(CONFIG_CHANGES + "/")]
 
 
+def settings_of_t(retention_ms):
+    return SetData("/config/topics/t", config_data({"retention.ms": retention_ms}))
+
+
 def change(store, member, retention_ms):
-    operations = znodes.topic_config_operations("t", {"retention.ms": retention_ms})
-    put(store, *operations, cluster_znodes.config_notice("topics/t"))
+    put(store, settings_of_t(retention_ms), cluster_znodes.config_notice("topics/t"))
     member.events.settle()
 
 
@@ -32,9 +36,8 @@ def test_who_missed_notices_reads_all_settings_again():
     store = new_store()
     put_topic(store, "t", (1,), (1,))
     member = start_member(store)
-    operations = znodes.topic_config_operations("t", {"retention.ms": "7"})
     # Its notice came and went, and that of something else is the first that is seen.
-    put(store, *operations, cluster_znodes.config_notice("topics/t"))
+    put(store, settings_of_t("7"), cluster_znodes.config_notice("topics/t"))
     store.tree.pop(notices(store)[0])
     put(store, cluster_znodes.config_notice("topics/other"))
     member.events.settle()

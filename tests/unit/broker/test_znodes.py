@@ -71,13 +71,11 @@ def test_a_deleted_topic_leaves_nothing():
     assert apply(znodes.delete_topic_operations(TOPIC), tree) == {}
 
 
-def test_settings_are_replaced():
-    tree = apply(znodes.create_topic_operations(TOPIC))
-    tree = apply(znodes.topic_config_operations("orders", {"segment.ms": "5"}), tree)
-    assert znodes.read_topics(tree)[0].overrides == {"segment.ms": "5"}
-    tree = apply(znodes.broker_config_operations("1", {"a": "b"}, exists=False), tree)
-    tree = apply(znodes.broker_config_operations("1", {"a": "c"}, exists=True), tree)
-    assert znodes.read_broker_configs(tree) == {"1": {"a": "c"}}
+def test_settings_read_back():
+    tree = apply([znodes.new_broker_config("1", {"a": "b"})])
+    assert znodes.read_broker_configs(tree) == {"1": {"a": "b"}}
+    tree = apply([znodes.new_group_config("g./", {"a": "c"})], tree)
+    assert znodes.read_group_configs(tree) == {"g./": {"a": "c"}}
 
 
 def test_the_cluster_id_reads_back():

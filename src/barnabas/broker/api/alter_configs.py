@@ -65,7 +65,7 @@ def _plans(node: Node, resource: AlterConfigsResource) -> Plans:
     texts = [(config.name, config.value) for config in resource.configs]
     return Plans(
         lambda _overrides: replace_topic(node.config, texts),
-        lambda cluster_wide: replace_broker(node.config, texts, cluster_wide=cluster_wide),
+        lambda config, cluster_wide: replace_broker(config, texts, cluster_wide=cluster_wide),
         lambda _overrides: replace_group(node.config, texts),
     )
 

@@ -68,7 +68,7 @@ def _plans(node: Node, resource: AlterConfigsResource) -> Plans:
     ]
     return Plans(
         lambda overrides: alter_topic(node.config, overrides, changes),
-        lambda cluster_wide: alter_broker(node.config, changes, cluster_wide=cluster_wide),
+        lambda config, cluster_wide: alter_broker(config, changes, cluster_wide=cluster_wide),
         lambda overrides: alter_group(node.config, overrides, changes),
     )
 

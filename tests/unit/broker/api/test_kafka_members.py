@@ -3,13 +3,10 @@
 from random import Random
 
 import pytest
-from fuzz import good_request
-from fuzz_world import FuzzLink
-from member_kit import new_store, put_topic, start_member
+from member_kit import ask, new_store, put_topic, start_member
 
 from barnabas.broker import cluster_znodes
 from barnabas.model.errors import ErrorCode
-from barnabas.wire import frame
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from barnabas.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -33,17 +30,6 @@ def store():
 @pytest.fixture
 def member(store):
     return start_member(store)
-
-
-def ask(member, request, version):
-    link = FuzzLink()
-    parts = member.node.on_request(link, memoryview(bytearray(good_request(request, version, 1))))
-    member.events.settle()
-    [answer] = [b"".join(map(bytes, parts))] if parts is not None else link.answers
-    header = frame.response_header(1, request.API_KEY, version)
-    assert answer[4 : 4 + len(header)] == header
-    _, kind = frame.message_types(request.API_KEY)
-    return kind.decode(answer, version, 4 + len(header))
 
 
 def state_of(store, topic):
