@@ -72,7 +72,10 @@ class Cluster:
         self._silent = set()
         for broker_id in range(1, count + 1):
             self.start(broker_id)
-        wait_until(lambda: len(self.metadata().brokers) == count, "all brokers are known")
+        wait_until(
+            lambda: all(len(self.metadata(broker_id=each).brokers) == count for each in self.answering),
+            "all brokers know of each other",
+        )  # fmt: skip
 
     def start(self, broker_id):
         """Begin a life of a broker."""
@@ -148,10 +151,15 @@ class Cluster:
         self.brokers[broker_id].process.send_signal(signal.SIGCONT)
         self._silent.discard(broker_id)
 
+    @property
+    def answering(self):
+        """Brokers that answer. What the controller tells reaches one after the other: who asks any of them waits for all."""
+        return [broker_id for broker_id in self.brokers if broker_id not in self._silent]
+
     def ask(self, request, version, broker_id=None):
         """Ask one broker, or any that answers."""
         if broker_id is None:
-            broker_id = next(each for each in self.brokers if each not in self._silent)
+            broker_id = self.answering[0]
         with RawClient(self.address_of(broker_id)) as client:
             return client.ask(request, version)
 
@@ -165,13 +173,27 @@ class Cluster:
         return AdminClient({"bootstrap.servers": self.bootstrap, **CLIENT})
 
     def create(self, topic, assignment, **configs):
-        """Create a topic with these replica lists."""
+        """Create a topic with these replica lists; return when everybody knows who leads, and who leads serves it."""
         new = NewTopic(
             topic, len(assignment), replica_assignment=assignment,
             config={name.replace("_", "."): str(value) for name, value in configs.items()},
         )  # fmt: skip
         admin = self.admin()
         admin.create_topics([new])[topic].result(PATIENCE_S)
+        # That was the controller's answer: the others hear of it, and take their roles, a moment later.
+        wait_until(lambda: self._is_served(topic, len(assignment)), f"all know {topic}")
+
+    def _is_served(self, topic, count):
+        for each in self.answering:
+            leaders = self.leaders(topic, each)
+            if len(leaders) < count or -1 in leaders:
+                return False
+            if each in leaders:
+                with RawClient(self.address_of(each)) as client:
+                    led = [index for index, leader in enumerate(leaders) if leader == each]
+                    if any(client.end_offset(topic, index) < 0 for index in led):
+                        return False
+        return True
 
     def metadata(self, topic=None, broker_id=None):
         topics = [] if topic is None else [MetadataRequestTopic(name=topic)]
@@ -202,8 +224,18 @@ class Cluster:
     def leaders(self, topic, broker_id=None):
         return [leader for leader, _ in self.partitions(topic, broker_id)]
 
+    def replicas(self, topic, broker_id=None):
+        """Who has each partition, in order; the first is preferred."""
+        found = self.metadata(topic, broker_id).topics[0].partitions
+        return [each.replica_nodes for each in sorted(found, key=lambda p: p.partition_index)]
+
     def is_healthy(self, topic, replicas=3):
-        return all(leader > 0 and len(isr) == replicas for leader, isr in self.partitions(topic))
+        """Tell whether every broker that answers says so. One that does not know the topic yet has no partitions to tell of."""
+        views = (self.partitions(topic, each) for each in self.answering)
+        return all(
+            view and all(leader > 0 and len(isr) == replicas for leader, isr in view)
+            for view in views
+        )
 
     def wait_healthy(self, topic, replicas=3):
         wait_until(lambda: self.is_healthy(topic, replicas), f"{topic} is healthy")

@@ -179,7 +179,10 @@ class ZooKeeperClient(LoopClient):
         self.proxy = TcpProxy(server)
         super().__init__(
             lambda loop: ZooKeeperStore(
-                loop, self.proxy.address + slash + root, session_timeout_ms=SESSION_TIMEOUT_MS
+                loop,
+                self.proxy.address + slash + root,
+                session_timeout_ms=SESSION_TIMEOUT_MS,
+                connection_timeout_ms=WAIT_S * 1000,
             )
         )
 
@@ -196,13 +199,14 @@ class ZooKeeperClient(LoopClient):
     def expire(self):
         """End the session from another client that claims to be this one."""
         twin = KazooClient(self._server, client_id=self.port.session._client.client_id)
-        twin.start()
+        twin.start(WAIT_S)
         twin.stop()
         twin.close()
 
     def lose_reply_to(self, *operations, seen_by):
         self.proxy.swallow_replies()
         outcome = self.begin("commit", operations)
+        seen_by.read("/")  # connected from here on, and that is a reason to be called
         calls = seen_by.watch(operations[-1].path)
         if seen_by.read(operations[-1].path) is None:
             seen_by.wait(lambda: calls)

@@ -20,6 +20,10 @@ def cluster(tmp_path, zookeeper):
 
 def test_others_lead_what_a_broker_lost_with_a_disk(cluster, tmp_path):
     folder = cluster.directories_of(1)[1]
+    wait_until(
+        lambda: len([*folder.parent.glob("broker-1-disk-*/t-*")]) == len(ASSIGNMENT),
+        "its logs are made",
+    )
     lost = sorted(int(path.name.rpartition("-")[2]) for path in folder.glob("t-*"))
     kept = [index for index in range(4) if index not in lost]
     assert len(lost) == 2

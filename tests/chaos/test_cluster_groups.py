@@ -12,6 +12,12 @@ from barnabas.wire.messages.find_coordinator import FindCoordinatorRequest
 
 SETTINGS = ("offsets.topic.num.partitions=3", "group.initial.rebalance.delay.ms=0")
 PARTITIONS = 3
+COORDINATOR_TO_COME = (
+    "NOT_COORDINATOR",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "_WAIT_COORD",
+)
 
 
 @pytest.fixture
@@ -78,9 +84,22 @@ def coordinator_of(cluster, group):
 
 def committed_offsets(cluster, group):
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, **CLIENT})
+    asked, found = [TopicPartition("t", index) for index in range(PARTITIONS)], {}
+
+    def ask():
+        try:
+            answer = consumer.committed(asked, timeout=60)
+        except KafkaException as problem:
+            # Any broker may be asked who coordinates: one that has not heard of the change names the one before.
+            assert problem.args[0].name() in COORDINATOR_TO_COME, problem  # noqa: PT017  (others end the test)
+            return False
+        assert all(each.error is None for each in answer), answer
+        found.update((each.partition, each.offset) for each in answer)
+        return True
+
     try:
-        asked = [TopicPartition("t", index) for index in range(PARTITIONS)]
-        return {each.partition: each.offset for each in consumer.committed(asked, timeout=60)}
+        wait_until(ask, "the group's coordinator answers")
+        return found
     finally:
         consumer.close()
 

@@ -39,11 +39,6 @@ def is_moving(cluster):
     return answer.error_code != 0 or bool(answer.topics)
 
 
-def replicas(cluster):
-    found = sorted(cluster.metadata("t").topics[0].partitions, key=lambda p: p.partition_index)
-    return [each.replica_nodes for each in found]
-
-
 def test_replicas_move_under_load(cluster):
     cluster.create("t", [[1], [1, 2], [2, 3]])
     with Load(cluster, "t") as load:
@@ -56,7 +51,10 @@ def test_replicas_move_under_load(cluster):
             assert move(cluster, targets) == [0, 0, 0]
             wait_until(lambda: not is_moving(cluster), "they have moved")
             wait_until(
-                lambda want=targets: replicas(cluster) == list(want.values()), "all know of it"
+                lambda want=targets: all(
+                    cluster.replicas("t", each) == list(want.values()) for each in cluster.answering
+                ),
+                "all know of it",
             )
         cluster.wait_healthy("t")
         load.wait_for_more()
@@ -99,7 +97,10 @@ def test_an_empty_disk_in_a_dead_ones_place(cluster):
     with Load(cluster, "t") as load:
         load.wait_for_more(500)
         cluster.kill(1)
-        wait_until(lambda: 1 not in cluster.leaders("t"), "others lead")
+        wait_until(
+            lambda: all(leader > 1 and 1 not in isr for leader, isr in cluster.partitions("t")),
+            "others lead, and nobody relies on it",
+        )
         cluster.wipe(1)
         cluster.start(1)
         cluster.wait_healthy("t")

@@ -115,7 +115,7 @@ def test_it_dies_and_comes_back(cluster, servers):
         load.wait_for_more()
         server.kill()
         wait_until(lambda: all_say(cluster, "connection to ZooKeeper is lost"), "all lost it")
-        assert out_of_touch(cluster) == {1, 2, 3}
+        wait_until(lambda: out_of_touch(cluster) == {1, 2, 3}, "all say that they lost it")
         load.wait_for_more(300)
         start_again([server])
         wait_until(lambda: not out_of_touch(cluster), "all have it again")

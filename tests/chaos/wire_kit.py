@@ -209,7 +209,7 @@ def produce_request(topic, records, *, partition=0, acks=-1):
     data = PartitionProduceData(index=partition, records=records)
     return ProduceRequest(
         acks=acks,
-        timeout_ms=10_000,
+        timeout_ms=DEADLINE_S * 1000,
         topic_data=[TopicProduceData(name=topic, partition_data=[data])],
     )
 

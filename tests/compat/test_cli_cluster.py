@@ -49,6 +49,14 @@ def read(cluster, topic):
     return sorted(values)
 
 
+def wait_for(cluster, topic, partitions, what):
+    """Wait until every broker tells of these leaders and in-sync sets: the tools ask any of them."""
+    wait_until(
+        lambda: all(cluster.partitions(topic, each) == partitions for each in cluster.answering),
+        what,
+    )
+
+
 def replicas(tool, topic):
     [described] = tool.json("topic", "describe", topic)
     return [each["replicas"] for each in described["partitions"]]
@@ -62,7 +70,7 @@ def test_a_broker_dies_and_the_tools_tell_what_is_missing(cluster, tool):
     assert [each["controller"] for each in described["brokers"]].count(True) == 1
     assert tool.json("cluster", "health")["health"] == "ok"
     cluster.kill(2)
-    wait_until(lambda: cluster.leaders("t") == [1, 3], "others lead")
+    wait_for(cluster, "t", [(1, [1, 3]), (3, [1, 3])], "others lead")
     health = tool.json("cluster", "health", code=1)
     assert (health["health"], health["brokers_away"]) == ("at_risk", [2])
     assert health["under_replicated"] == [{"topic": "t", "partition": n} for n in (0, 1)]
@@ -71,13 +79,14 @@ def test_a_broker_dies_and_the_tools_tell_what_is_missing(cluster, tool):
     page = tool("topic", "describe", "t").text
     assert "under-replicated, not led by the preferred replica" in page
     cluster.kill(3)
-    wait_until(lambda: cluster.leaders("t") == [1, 1], "the last leads")
+    wait_for(cluster, "t", [(1, [1]), (1, [1])], "the last leads")
     assert tool.json("cluster", "health", code=2)["under_min_in_sync"] == health["under_replicated"]
     assert "acks=all is refused" in tool("cluster", "health", code=2).text
     cluster.start(2)
     cluster.start(3)
     cluster.wait_healthy("t")
     assert "elected leaders of 1 partition" in tool("cluster", "elect-leaders", "--topic", "t").text
+    wait_for(cluster, "t", [(1, [1, 2, 3]), (2, [1, 2, 3])], "the preferred lead")
     assert tool.json("cluster", "health")["not_preferred_leader"] == []
     assert tool.json("cluster", "elect-leaders") == []
     assert "does not exist" in tool("cluster", "elect-leaders", "--topic", "x", code=1).said
@@ -91,22 +100,39 @@ def test_a_cluster_is_made_even_and_a_broker_is_drained_while_it_serves(cluster,
     assert replicas(tool, "t") == [[1, 2]] * 6
     assert "4 replicas to copy" in tool("rebalance", "plan").text
     assert "moved" in tool("rebalance", "apply", "--yes", "--at-a-time", 2).text
+    wait_until(lambda: is_spread(cluster, {1: 4, 2: 4, 3: 4}), "all know where they are now")
+    wait_until(
+        lambda: all(
+            Counter(cluster.leaders("t", each)) == {1: 2, 2: 2, 3: 2} for each in (1, 2, 3)
+        ),
+        "all know who leads",
+    )
     now = replicas(tool, "t")
-    assert Counter(broker for each in now for broker in each) == {1: 4, 2: 4, 3: 4}
-    assert Counter(cluster.leaders("t")) == {1: 2, 2: 2, 3: 2}
     assert "nothing to move" in tool("rebalance", "apply", "--yes").text
     assert tool("broker", "drain", 2, "--dry-run").said == "nothing was changed (dry run)\n"
     assert replicas(tool, "t") == now
     assert tool.json("broker", "drain", 2)["applied"]
+    wait_until(lambda: is_spread(cluster, {1: 6, 3: 6}), "all know that it has nothing")
     assert all(sorted(each) == [1, 3] for each in replicas(tool, "t"))
     assert "has no replicas" in tool("broker", "drain", 2).text
     cluster.stop(2)
-    wait_until(lambda: len(cluster.metadata().brokers) == 2, "it is gone")
+    wait_until(
+        lambda: all(len(cluster.metadata(broker_id=each).brokers) == 2 for each in (1, 3)),
+        "it is gone",
+    )
     assert tool.json("cluster", "health")["health"] == "ok"
     refused = tool("broker", "drain", 3, code=1)
     assert "would need 2 brokers, and there are only 1 for it" in refused.said
     assert "there are 1, 3" in tool("broker", "drain", 9, code=1).said
     assert read(cluster, "t") == list(range(RECORDS))
+
+
+def is_spread(cluster, counts):
+    """Tell whether brokers have so many replicas, by what each of them says."""
+    return all(
+        Counter(broker for replicas in cluster.replicas("t", each) for broker in replicas) == counts
+        for each in cluster.answering
+    )
 
 
 def test_a_topic_gets_more_replicas_and_fewer(cluster, tool):
@@ -118,9 +144,11 @@ def test_a_topic_gets_more_replicas_and_fewer(cluster, tool):
     assert [each[0] for each in replicas(tool, "t")] == [1, 2]
     assert "has 3 replicas already" in tool("topic", "alter", "t", "-r", 3).text
     cluster.kill(1)
-    wait_until(lambda: cluster.leaders("t")[0] != 1, "another leads")
+    wait_until(
+        lambda: all(cluster.leaders("t", each)[0] in (2, 3) for each in (2, 3)), "another leads"
+    )
     tool("topic", "alter", "t", "-r", 2)
-    assert all(1 not in each for each in replicas(tool, "t")), "who is away goes first"
+    wait_until(lambda: is_spread(cluster, {2: 2, 3: 2}), "who is away goes first")
     assert read(cluster, "t") == list(range(RECORDS))
     assert "would need 3" in tool("topic", "alter", "t", "-r", 3, code=1).said
     assert "stands alone" in tool("topic", "alter", "t", "-r", 1, "-p", 3, code=2).said
@@ -130,7 +158,7 @@ def test_moves_that_cannot_end_are_told_and_taken_back(cluster, tool):
     """A follower that is away cannot catch up."""
     cluster.create("t", [[1, 2]])
     cluster.kill(2)
-    wait_until(lambda: cluster.partitions("t") == [(1, [1])], "it is out of sync")
+    wait_for(cluster, "t", [(1, [1])], "it is out of sync")
     stuck = tool("topic", "alter", "t", "-r", 2, code=0)
     assert "has 2 replicas already" in stuck.text
     told = tool("broker", "drain", 1, "--yes", code=1)

@@ -2,7 +2,7 @@
 
 import pytest
 from acl_kit import AUTHORIZER
-from cluster_kit import CLIENT, Cluster, wait_until
+from cluster_kit import CLIENT, PATIENCE_S, Cluster, wait_until
 from confluent_kafka import Producer
 from kazoo.client import KazooClient
 
@@ -29,7 +29,7 @@ def rule(*operations):
 def client(zookeeper):
     server, _, root = zookeeper.partition("/")
     session = KazooClient(server)
-    session.start()
+    session.start(PATIENCE_S)
     session.ensure_path(f"/{root}")
     session.chroot = f"/{root}"
     yield session
@@ -59,12 +59,7 @@ def test_cluster_action_is_what_brokers_need(tmp_path, zookeeper, client):
             )
         assert producer.flush(60) == 0
         assert told == [None] * 30
-
-        def are_in_sync():
-            (topic,) = cluster.metadata("t").topics
-            return all(len(one.isr_nodes) == 3 for one in topic.partitions)
-
-        wait_until(are_in_sync, "all replicas are in sync")
+        cluster.wait_healthy("t")
         # Without it the brokers' orders are refused, and so is whoever poses as one.
         client.set("/kafka-acl/Cluster/kafka-cluster", rule("Create"))
         client.create(

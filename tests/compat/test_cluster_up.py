@@ -80,8 +80,7 @@ def test_a_cluster_runs_survives_a_broker_and_comes_back_with_its_data(tmp_path)
     with RunningCluster(folder, "--set", "num.partitions=2") as cluster:
         assert len(cluster.bootstrap.split(",")) == 3
         cluster.admin.create_topics([NewTopic("t")])["t"].result(60)
-        topic = cluster.admin.list_topics(timeout=30).topics["t"]
-        assert [len(each.replicas) for each in topic.partitions.values()] == [3, 3]
+        wait_until(lambda: replica_counts(cluster, "t") == [3, 3], "who is asked knows of it")
         subprocess.run(["kill", "-9", str(cluster.pid_of(2))], check=True)
         wait_until(lambda: "broker 2 at 127.0.0.1:" in cluster.said.read_text(), "it is told")
         assert "ended with -9" in cluster.said.read_text()
@@ -93,8 +92,14 @@ def test_a_cluster_runs_survives_a_broker_and_comes_back_with_its_data(tmp_path)
         cluster.stop(signal.SIGINT)
     with RunningCluster(folder) as cluster:
         wait_until(lambda: brokers_known(cluster.admin) == 3, "all are known")
-        assert "t" in cluster.admin.list_topics(timeout=30).topics
+        assert "t" in cluster.admin.list_topics(timeout=60).topics
         cluster.stop()
+
+
+def replica_counts(cluster, topic):
+    """How many replicas each partition has, as any broker says: those who are not controller hear of a topic later."""
+    found = cluster.admin.list_topics(timeout=60).topics.get(topic)
+    return [] if found is None else [len(each.replicas) for each in found.partitions.values()]
 
 
 @pytest.mark.java

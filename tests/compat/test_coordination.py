@@ -235,6 +235,7 @@ def test_a_session_that_expires_takes_its_paths_and_another_begins(make):
     client, other = make(), make()
     client.follow_session()
     client.commit(Create("/ids/1", ephemeral=True))
+    other.read("/")  # connected from here on, and that is a reason to be called
     calls = other.watch("/ids")
     assert other.children("/ids") == ["1"]
     client.expire()
@@ -270,6 +271,7 @@ def test_who_is_cut_off_for_too_long_loses_the_session(make):
     client, other = make(), make()
     client.follow_session()
     client.commit(Create("/ids/1", ephemeral=True))
+    other.read("/")  # connected from here on, and that is a reason to be called
     calls = other.watch("/ids")
     assert other.children("/ids") == ["1"]
     client.cut()

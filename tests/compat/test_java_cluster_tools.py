@@ -55,17 +55,31 @@ def described(text):
     return found
 
 
+def wait_known(cluster, topic, count):
+    """Wait until every broker tells of all partitions: the tools ask any of them."""
+    wait_until(
+        lambda: all(
+            len(leaders) == count and -1 not in leaders
+            for leaders in (cluster.leaders(topic, each) for each in cluster.answering)
+        ),
+        f"all know {topic}",
+    )
+
+
 def test_topics(cluster, tool):
     tool(TOPICS, "--create", "--topic", "t", "--partitions", 3, "--replication-factor", 3)
+    wait_known(cluster, "t", 3)
     shown = described(tool(TOPICS, "--describe", "--topic", "t"))
     assert sorted(leader for leader, _, _ in shown.values()) == ["1", "2", "3"]
     assert all(in_sync == ["1", "2", "3"] for _, _, in_sync in shown.values())
     tool(TOPICS, "--create", "--topic", "named", "--replica-assignment", "1:2,3:1")
+    wait_known(cluster, "named", 2)
     assert described(tool(TOPICS, "--describe", "--topic", "named")) == {
         0: ("1", "1,2", ["1", "2"]),
         1: ("3", "3,1", ["1", "3"]),
     }
     tool(TOPICS, "--alter", "--topic", "t", "--partitions", 5)
+    wait_known(cluster, "t", 5)
     assert len(described(tool(TOPICS, "--describe", "--topic", "t"))) == 5
     refused = tool(
         TOPICS, "--create", "--topic", "x", "--partitions", 1, "--replication-factor", 4, check=False,
@@ -73,7 +87,15 @@ def test_topics(cluster, tool):
     assert "only 3 brokers alive" in refused
     assert described(tool(TOPICS, "--describe", "--under-replicated-partitions")) == {}
     cluster.kill(3)
-    wait_until(lambda: 3 not in cluster.leaders("t") + cluster.leaders("named"), "others lead")
+    wait_until(
+        lambda: all(
+            leader != 3 and 3 not in isr
+            for topic in ("t", "named")
+            for each in cluster.answering
+            for leader, isr in cluster.partitions(topic, each)
+        ),
+        "others lead",
+    )
     under = tool(TOPICS, "--describe", "--under-replicated-partitions")
     assert under.count("Topic: t\t") == 5
     assert under.count("Topic: named\t") == 1
@@ -101,6 +123,11 @@ def fill(cluster, count, size):
     assert producer.flush(60) == 0
 
 
+def is_throttled(tool):
+    """Tell what any broker says: each hears of settings by a notice, in its own time."""
+    return "throttled" in tool(CONFIGS, "--describe", "--topic", "t")
+
+
 @pytest.mark.parametrize("release", ["4.3.1", "3.9.2"])
 def test_reassignments(cluster, tool, tmp_path):
     cluster.create("t", [[1, 2], [2, 1]])
@@ -120,11 +147,18 @@ def test_reassignments(cluster, tool, tmp_path):
         lambda: "is still in progress" not in tool(REASSIGN, "--verify", "--reassignment-json-file", plan),
         "it is done",
     )  # fmt: skip
-    assert [isr for _, isr in cluster.partitions("t")] == [[1, 3], [2, 3]]
+    wait_until(
+        lambda: all(
+            cluster.replicas("t", each) == [[3, 1], [2, 3]]
+            and [isr for _, isr in cluster.partitions("t", each)] == [[1, 3], [2, 3]]
+            for each in cluster.answering
+        ),
+        "all know of it",
+    )
     said = tool(REASSIGN, "--verify", "--reassignment-json-file", plan)
     assert said.count("is completed") == 2
     assert "No partition reassignments found." in tool(REASSIGN, "--list")
-    assert "throttled" not in tool(CONFIGS, "--describe", "--topic", "t")
+    wait_until(lambda: not is_throttled(tool), "it is not held back any more")
 
 
 def test_a_reassignment_that_is_held_back_is_listed_and_cancelled(cluster, tool, tmp_path):
@@ -135,10 +169,10 @@ def test_a_reassignment_that_is_held_back_is_listed_and_cancelled(cluster, tool,
     tool(REASSIGN, "--execute", "--reassignment-json-file", plan, "--throttle", 1)
     listed = tool(REASSIGN, "--list")
     assert re.search(r"t-0: replicas: 3,2,1\. adding: 3\. removing: 1\.", listed), listed
-    assert "throttled" in tool(CONFIGS, "--describe", "--topic", "t")
+    wait_until(lambda: is_throttled(tool), "it is held back")
     assert "Successfully cancelled" in tool(REASSIGN, "--cancel", "--reassignment-json-file", plan)
     wait_until(lambda: "No partition reassignments found." in tool(REASSIGN, "--list"), "cancelled")
-    assert "throttled" not in tool(CONFIGS, "--describe", "--topic", "t")
+    wait_until(lambda: not is_throttled(tool), "it is not held back any more")
     assert [isr for _, isr in cluster.partitions("t")] == [[1, 2]]
 
 
@@ -176,7 +210,7 @@ def test_settings_of_topics_and_brokers(cluster, tool):
     wait_until(lambda: "log.cleaner.threads=2" in tool(CONFIGS, "--describe", "--broker", 2), "set")
     assert "log.cleaner.threads=2" not in tool(CONFIGS, "--describe", "--broker", 1)
     tool(CONFIGS, "--alter", "--broker-defaults", "--add-config", "log.retention.ms=70000")
-    for broker in (1, 3):
+    for broker in (1, 2, 3):
         wait_until(
             lambda b=broker: "log.retention.ms=70000" in tool(CONFIGS, "--describe", "--broker", b, "--all"),
             "all brokers have it",
@@ -190,10 +224,14 @@ def test_api_versions_and_log_dirs(cluster, tool, release):
     cluster.create("t", [[1, 2], [2, 3]])
     said = tool(API_VERSIONS[release])
     assert sorted(re.findall(r"\(id: (\d)", said)) == ["1", "2", "3"]
-    lines = tool(LOG_DIRS, "--describe", "--topic-list", "t").splitlines()
-    (view,) = [json.loads(line) for line in lines if line.startswith("{")]
-    having = {
-        node["broker"]: sorted(p["partition"] for d in node["logDirs"] for p in d["partitions"])
-        for node in view["brokers"]
-    }
-    assert having == {1: ["t-0"], 2: ["t-0", "t-1"], 3: ["t-1"]}
+
+    def having():
+        lines = tool(LOG_DIRS, "--describe", "--topic-list", "t").splitlines()
+        (view,) = [json.loads(line) for line in lines if line.startswith("{")]
+        return {
+            node["broker"]: sorted(p["partition"] for d in node["logDirs"] for p in d["partitions"])
+            for node in view["brokers"]
+        }
+
+    # Followers make their logs when they are told to, after the topic is there.
+    wait_until(lambda: having() == {1: ["t-0"], 2: ["t-0", "t-1"], 3: ["t-1"]}, "all have theirs")

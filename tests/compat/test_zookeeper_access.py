@@ -1,6 +1,7 @@
 """What the broker writes in a real ZooKeeper, kept from others."""
 
 import pytest
+from cluster_kit import PATIENCE_S
 from coordination_kit import LoopClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
@@ -17,7 +18,13 @@ def store(zookeeper: str, credentials: str) -> LoopClient:
     texts = {"zookeeper.digest.credentials": credentials, "zookeeper.set.acl": "true"}
     access = access_options(BrokerConfig(texts))
     return LoopClient(
-        lambda loop: ZooKeeperStore(loop, zookeeper, session_timeout_ms=10_000, access=access)
+        lambda loop: ZooKeeperStore(
+            loop,
+            zookeeper,
+            session_timeout_ms=10_000,
+            connection_timeout_ms=PATIENCE_S * 1000,
+            access=access,
+        )
     )
 
 
@@ -26,7 +33,7 @@ def test_only_the_broker_reads_and_changes(zookeeper: str) -> None:
     other = store(zookeeper, "broker:hush-2")
     server, _, root = zookeeper.partition("/")
     stranger = KazooClient(server)
-    stranger.start()
+    stranger.start(PATIENCE_S)
     try:
         own.commit(Create("/config/users/alice", b"secret"))
         assert own.read("/config/users/alice").data == b"secret"

@@ -14,6 +14,7 @@ import security_kit
 from zookeeper_kit import zookeeper_jars
 
 import barnabas
+from barnabas.runtime.lasting_port import lasting_port
 from barnabas.runtime.zookeeper_server import find_jars
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ def files(tmp_path: Path) -> security_kit.Certificates:
 @contextlib.contextmanager
 def served(files: security_kit.Certificates, key: Path) -> Iterator[str]:
     """The address of a server that shows this certificate."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = lasting_port("127.0.0.1")  # Java takes a while until it listens there
     config = files.folder / "zoo.cfg"
     config.write_text(
         CONFIG.format(folder=files.folder, port=port, key=key, authority=files.authority)
@@ -87,6 +87,7 @@ def settings(address: str, files: security_kit.Certificates, **more: str) -> dic
         "node.id": "1",
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "zookeeper.connect": address,
+        "zookeeper.connection.timeout.ms": str(TIMEOUT_S * 1000),
         "zookeeper.ssl.client.enable": "true",
         "zookeeper.ssl.keystore.location": str(files.client),
         "zookeeper.ssl.truststore.location": str(files.authority),

@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from cluster_kit import PATIENCE_S
 from coordination_kit import LoopClient
 from kazoo.client import KazooClient
 from process_kit import ready_line, started
@@ -42,7 +43,7 @@ def test_it_says_when_it_is_ready_and_stops_on_a_signal(tmp_path, number):
             line = ready_line(process)
             assert line.startswith("ready 127.0.0.1:")
             client = KazooClient(line.split()[1])
-            client.start()
+            client.start(PATIENCE_S)
             client.create("/n", sequence=True)
             contents.append(client.get_children("/"))
             client.stop()
@@ -117,7 +118,12 @@ def test_three_servers_go_on_when_one_is_lost(tmp_path):
     client = None
     try:
         client = LoopClient(
-            lambda loop: ZooKeeperStore(loop, f"{ensemble.connect}/root", session_timeout_ms=6000)
+            lambda loop: ZooKeeperStore(
+                loop,
+                f"{ensemble.connect}/root",
+                session_timeout_ms=6000,
+                connection_timeout_ms=PATIENCE_S * 1000,
+            )
         )
         client.commit(Create("/a", b"0"))
         for number, server in enumerate(ensemble.servers, 1):
