@@ -1,7 +1,8 @@
 """Topics for tests of pipelines: made, written and read with librdkafka, so that what is tested does not test itself."""
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from cluster_kit import wait_until
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 #: Longer than anything takes on a machine that is busy with other things.
 PATIENCE_S = 120
@@ -44,8 +45,25 @@ def produce(bootstrap, topic, values, partition=0, **settings):
     assert producer.flush(PATIENCE_S) == 0
 
 
+def wait_until_ended(bootstrap, topic):
+    """Wait until no transaction is open in a topic: an end is answered once it is decided, and its markers are written after that."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    partitions = admin.list_topics(timeout=PATIENCE_S).topics[topic].partitions
+    asked = {TopicPartition(topic, each): OffsetSpec.latest() for each in partitions}
+
+    def ends(level):
+        found = admin.list_offsets(asked, isolation_level=level)
+        return {place.partition: each.result(PATIENCE_S).offset for place, each in found.items()}
+
+    wait_until(
+        lambda: ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED),
+        f"all transactions of {topic} have ended",
+        PATIENCE_S,
+    )
+
+
 def produce_in_transaction(bootstrap, topic, values, *, commit, partition=0):
-    """Write values in a transaction and end it."""
+    """Write values in a transaction and end it; readers see that it has ended."""
     settings = {"bootstrap.servers": bootstrap, "transactional.id": f"test-{topic}-{partition}"}
     producer = Producer(settings)
     producer.init_transactions(PATIENCE_S)
@@ -57,6 +75,7 @@ def produce_in_transaction(bootstrap, topic, values, *, commit, partition=0):
         producer.commit_transaction(PATIENCE_S)
     else:
         producer.abort_transaction(PATIENCE_S)
+    wait_until_ended(bootstrap, topic)
 
 
 def consume_all(bootstrap, topic, isolation="read_committed"):
