@@ -1,8 +1,11 @@
 """Topics for tests of pipelines: made, written and read with librdkafka, so that what is tested does not test itself."""
 
+from chaos.wire_kit import RawClient
 from cluster_kit import wait_until
 from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+
+from barnabas.wire.messages.list_transactions import ListTransactionsRequest
 
 #: Longer than anything takes on a machine that is busy with other things.
 PATIENCE_S = 120
@@ -79,7 +82,9 @@ def produce_in_transaction(bootstrap, topic, values, *, commit, partition=0):
 
 
 def consume_all(bootstrap, topic, isolation="read_committed"):
-    """Read what there is of a topic, partition by partition: messages."""
+    """Read what there is of a topic, partition by partition: messages. What is committed is there, what is open is not waited for."""
+    if isolation == "read_committed":
+        wait_until(lambda: not _is_ending(bootstrap), "no markers are to be written", PATIENCE_S)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -94,6 +99,15 @@ def consume_all(bootstrap, topic, isolation="read_committed"):
         return [each for one in partitions for each in _consume(consumer, topic, one)]
     finally:
         consumer.close()
+
+
+def _is_ending(bootstrap):
+    """Has the broker decided on the end of a transaction whose markers are not written yet?"""
+    request = ListTransactionsRequest(state_filters=["PrepareCommit", "PrepareAbort"])
+    with RawClient(bootstrap.partition(",")[0]) as client:
+        answer = client.ask(request, 1)
+    # An error passes: a coordinator that loads.
+    return bool(answer.error_code or answer.transaction_states)
 
 
 def _consume(consumer, topic, partition):
