@@ -6,6 +6,17 @@ import threading
 
 #: Also for a start that has much to recover, on a machine with much else to do.
 PATIENCE_S = 120
+#: Tests write records of years ago, which a look, the first or one of those after it, would take from whoever reads them then.
+NO_RETENTION = (
+    "log.initial.task.delay.ms=86400000",
+    "log.retention.check.interval.ms=86400000",
+)
+
+
+def with_no_retention(settings):
+    """Settings of a broker, NAME=VALUE, with those above unless they say otherwise."""
+    named = {line.partition("=")[0] for line in settings}
+    return [*(each for each in NO_RETENTION if each.partition("=")[0] not in named), *settings]
 
 
 @contextlib.contextmanager

@@ -1,7 +1,11 @@
 """Topics for tests of pipelines: made, written and read with librdkafka, so that what is tested does not test itself."""
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from chaos.wire_kit import RawClient
+from cluster_kit import wait_until
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+
+from barnabas.wire.messages.list_transactions import ListTransactionsRequest
 
 #: Longer than anything takes on a machine that is busy with other things.
 PATIENCE_S = 120
@@ -44,8 +48,25 @@ def produce(bootstrap, topic, values, partition=0, **settings):
     assert producer.flush(PATIENCE_S) == 0
 
 
+def wait_until_ended(bootstrap, topic):
+    """Wait until no transaction is open in a topic: an end is answered once it is decided, and its markers are written after that."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    partitions = admin.list_topics(timeout=PATIENCE_S).topics[topic].partitions
+    asked = {TopicPartition(topic, each): OffsetSpec.latest() for each in partitions}
+
+    def ends(level):
+        found = admin.list_offsets(asked, isolation_level=level)
+        return {place.partition: each.result(PATIENCE_S).offset for place, each in found.items()}
+
+    wait_until(
+        lambda: ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED),
+        f"all transactions of {topic} have ended",
+        PATIENCE_S,
+    )
+
+
 def produce_in_transaction(bootstrap, topic, values, *, commit, partition=0):
-    """Write values in a transaction and end it."""
+    """Write values in a transaction and end it; readers see that it has ended."""
     settings = {"bootstrap.servers": bootstrap, "transactional.id": f"test-{topic}-{partition}"}
     producer = Producer(settings)
     producer.init_transactions(PATIENCE_S)
@@ -57,10 +78,13 @@ def produce_in_transaction(bootstrap, topic, values, *, commit, partition=0):
         producer.commit_transaction(PATIENCE_S)
     else:
         producer.abort_transaction(PATIENCE_S)
+    wait_until_ended(bootstrap, topic)
 
 
 def consume_all(bootstrap, topic, isolation="read_committed"):
-    """Read what there is of a topic, partition by partition: messages."""
+    """Read what there is of a topic, partition by partition: messages. What is committed is there, what is open is not waited for."""
+    if isolation == "read_committed":
+        wait_until(lambda: not _is_ending(bootstrap), "no markers are to be written", PATIENCE_S)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -75,6 +99,15 @@ def consume_all(bootstrap, topic, isolation="read_committed"):
         return [each for one in partitions for each in _consume(consumer, topic, one)]
     finally:
         consumer.close()
+
+
+def _is_ending(bootstrap):
+    """Has the broker decided on the end of a transaction whose markers are not written yet?"""
+    request = ListTransactionsRequest(state_filters=["PrepareCommit", "PrepareAbort"])
+    with RawClient(bootstrap.partition(",")[0]) as client:
+        answer = client.ask(request, 1)
+    # An error passes: a coordinator that loads.
+    return bool(answer.error_code or answer.transaction_states)
 
 
 def _consume(consumer, topic, partition):

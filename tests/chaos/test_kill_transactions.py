@@ -2,6 +2,7 @@
 
 from chaos.transaction_workers import Copier, Teller, check, read_committed, send_inputs
 from chaos.wire_kit import BrokerProcess, RawClient, eventually, reserved_address
+from topic_kit import wait_until_ended
 
 LIVES = 6
 PER_LIFE = 15
@@ -42,5 +43,7 @@ def test_transactions_outlive_the_brokers(tmp_path):
             eventually(lambda: len(read_committed(address, "out", 0)) >= INPUTS, "copies")
             for worker in (*tellers, copier):
                 worker.finish()
+            for topic in ("accounts", "out"):
+                wait_until_ended(address, topic)
             check(address, tellers, INPUTS)
             assert broker.terminate() == 0

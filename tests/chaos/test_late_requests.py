@@ -92,6 +92,7 @@ def check_late(address, producer, late):
         send_all_late(other, second)
         send_all_late(other, late)
         producer.end(committed=True)
+        eventually(lambda: not read_log(client, "t", 0).undecided, "the last one has ended")
         told = read_log(client, "t", 0)
         assert (told.committed, told.undecided) == ([b"first", b"third"], 0)
         assert read_log(client, "t", 1).end_offset == 0

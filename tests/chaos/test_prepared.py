@@ -81,6 +81,7 @@ def test_a_decided_end_is_reached_after_a_kill(tmp_path, committed, unmarked):
                 producer.produce("t", 0, b"two")
                 producer.produce("t", 1, b"two")
                 producer.end(committed=True)
+                eventually(lambda: state_of(client) == "CompleteCommit", "the next end")
                 check_whole(client, [b"one", b"two"] if committed else [b"two"])
             assert broker.terminate() == 0
 

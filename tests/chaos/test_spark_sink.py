@@ -23,6 +23,7 @@ from topic_kit import make_topic
 
 from barnabas.pipelines.java import JavaMissing, find_java
 from barnabas.pipelines.jvm import spark_home
+from barnabas.runtime.lasting_port import lasting_port
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ def test_a_copy_is_exact_whoever_is_killed(tmp_path):
 
 
 def run_rounds(home, master, workers, rng):
-    broker = BrokerProcess(home / "data")
+    broker = BrokerProcess(home / "data", listen=(f"127.0.0.1:{lasting_port('127.0.0.1')}",))
     bootstrap = broker.bootstrap
     make_topic(bootstrap, "source", 2)
     make_topic(bootstrap, "target", 2)

@@ -20,6 +20,7 @@ from template_cases import CASES
 from template_kit import Running, template
 
 from barnabas.pipelines import feeding
+from barnabas.runtime.lasting_port import lasting_port
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,9 @@ def test_kills_change_nothing_of_what_comes_out(case, tmp_path):
         project = stack.enter_context(template(case.name, tmp_path))
         tables = project.folder / ".barnabas/storage/continuous/tables"
         made = case(stack, SEED, PER_ROUND * ROUNDS)
-        broker = BrokerProcess(tmp_path / "broker")
+        broker = BrokerProcess(
+            tmp_path / "broker", listen=(f"127.0.0.1:{lasting_port('127.0.0.1')}",)
+        )
         stack.callback(lambda: broker.kill())
         bootstrap = broker.bootstrap
         made.make_topics(bootstrap)

@@ -3,6 +3,7 @@
 import contextlib
 from dataclasses import dataclass
 
+from cluster_kit import wait_until
 from compat.apache_kafka import RELEASE, Kafka, free_ports
 from confluent_kafka.admin import AdminClient, NewTopic
 from security_kit import (
@@ -19,7 +20,7 @@ from barnabas.client.settings import ClientSettings
 from barnabas.runtime.blocking_client import BlockingClient
 
 NAMES = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "MUTUAL")
-QUICK = {"default.api.timeout.ms": "20000", "request.timeout.ms": "15000"}
+PATIENT = {"default.api.timeout.ms": "60000", "request.timeout.ms": "30000"}
 
 
 @dataclass
@@ -38,18 +39,19 @@ class Listeners:
         given = {"bootstrap.servers": self.addresses[listener], "security.protocol": protocol}
         if protocol.endswith("SSL"):
             given["ssl.ca.location"] = str(self.files.authority)
-        return ClientSettings.parse({**QUICK, **given, **names})
+        return ClientSettings.parse({**PATIENT, **given, **names})
 
     def client(self, listener="PLAINTEXT", **more):
         return BlockingClient(self.settings(listener, **more))
 
     def create(self, topic, partitions=1, **config):
-        """Make a topic."""
+        """Make a topic, and wait until the broker tells of it: Kafka's does a moment later."""
         settings = {name.replace("_", "."): value for name, value in config.items()}
         settings["retention.ms"] = "-1"  # times in tests are of 1970
         admin = AdminClient({"bootstrap.servers": self.addresses["PLAINTEXT"]})
         made = admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])
-        made[topic].result(30)
+        made[topic].result(60)
+        wait_until(lambda: topic in admin.list_topics(timeout=60).topics, f"{topic} is there")
         return topic
 
 

@@ -22,7 +22,7 @@ import pytest
 from compat.apache_kafka import shared_kafka
 from compat.java_tools import JavaTools
 from compat.members import GROUP_SETTINGS
-from process_kit import ready_line
+from process_kit import ready_line, with_no_retention
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas with a deprecated function while it is imported: its matter, not a failure of ours.
@@ -30,21 +30,14 @@ with warnings.catch_warnings():
     import kafka  # noqa: F401
 
 HERE = Path(__file__).parent
-#: Tests write records of years ago, which a look, the first or one of those after it, would take from whoever reads them then.
-NO_RETENTION = (
-    "log.initial.task.delay.ms=86400000",
-    "log.retention.check.interval.ms=86400000",
-)
 STOP_TIMEOUT_S = 30
 
 
 def start_broker(data_dir, log, *settings):
     """Our broker as a process; its address is the last word of the one `ready` line."""
-    named = {line.partition("=")[0] for line in settings}
-    settings = [*(each for each in NO_RETENTION if each.partition("=")[0] not in named), *settings]
     command = [sys.executable, "-m", "barnabas.cli.main", "up"]
     command += ["--data-dir", str(data_dir), "--listen", "127.0.0.1:0"]
-    command += [word for line in settings for word in ("--set", line)]
+    command += [word for line in with_no_retention(settings) for word in ("--set", line)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     line = ready_line(process)
     if line is None:

@@ -13,20 +13,21 @@ from compat.apache_kafka import free_ports
 from process_kit import ready_line
 
 HERE = Path(__file__).parent
-TIMEOUT_S = 30
-# Short, so that a dead member is missed soon and the first one does not wait for company.
+TIMEOUT_S = 60
+# Short, so that a dead member is missed soon and the first one does not wait for company; not so short that a living one is missed on a
+# machine with much else to do.
 GROUP_SETTINGS = (
     "group.initial.rebalance.delay.ms=0",
     "group.min.session.timeout.ms=1000",
     "group.consumer.min.session.timeout.ms=1000",
-    "group.consumer.session.timeout.ms=3000",
+    "group.consumer.session.timeout.ms=6000",
     "group.consumer.min.heartbeat.interval.ms=100",
     "group.consumer.heartbeat.interval.ms=300",
     "offsets.topic.num.partitions=5",
 )
 # In the consumer protocol the broker says these two.
 TIME_OUTS = {
-    "classic": {"session.timeout.ms": 3000, "heartbeat.interval.ms": 300},
+    "classic": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 300},
     "consumer": {},
 }
 

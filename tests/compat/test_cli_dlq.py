@@ -6,6 +6,7 @@ import pytest
 from cluster_kit import wait_until
 from compat.test_cli import Tool
 from confluent_kafka import Consumer, Producer, TopicPartition
+from topic_kit import wait_until_ended
 
 from barnabas.cli.dead_letters import Letter, Wanted
 from barnabas.cli.record import Record
@@ -92,6 +93,7 @@ def test_a_redrive_that_is_killed_anywhere_and_run_again_sends_each_once(tool, s
             )
             running.kill()
     tool("dlq", "redrive", f"{source}.dlq", "--timeout", "60")
+    wait_until_ended(bootstrap, source)
     back = tool.records(source, "--isolation", "read_committed")
     assert len(back) == count
     assert len({json.dumps(each["value"]) for each in back}) == count
@@ -104,6 +106,7 @@ def test_letters_that_do_not_say_where_from_go_where_one_says(tool, source, boot
     refused = tool("dlq", "redrive", f"{source}.dlq", code=1)
     assert "--to TOPIC" in refused.said
     tool("dlq", "redrive", f"{source}.dlq", "--to", source)
+    wait_until_ended(bootstrap, source)
     assert [each["value"] for each in tool.records(source)] == ["alone"]
 
 
@@ -121,6 +124,7 @@ def test_what_was_cut_to_fit_is_not_sent_back(tool, source, bootstrap):
         "left out 1 letter of which only a part was kept"
         in tool("dlq", "redrive", f"{source}.dlq").text
     )
+    wait_until_ended(bootstrap, source)
     assert [each["value"] for each in tool.records(source)] == ["whole"]
 
 

@@ -3,6 +3,7 @@
 import uuid
 
 import pytest
+from cluster_kit import wait_until
 from compat.warm_tool import WarmTool
 
 
@@ -16,10 +17,19 @@ def name():
     return f"quota-{uuid.uuid4().hex[:10]}"
 
 
+def wait_for(tool, who, *quotas):
+    """Wait until a broker tells of these quotas, and no others: Kafka's learns of a change after it was acknowledged."""
+    wait_until(
+        lambda: [entry["quotas"] for entry in tool.json("quota", "list", *who)] == [*quotas],
+        "the broker has them",
+    )
+
+
 def test_a_quota_from_set_to_removed(tool, name):
     who = ("--user", name, "--default", "client-id")
     set_ = tool("quota", "set", *who, "--producer-byte-rate", "1000", "--request-percentage", "2.5")
     assert f"user {name}, client-id <default>: producer_byte_rate 1,000" in set_.text
+    wait_for(tool, who, {"producer_byte_rate": 1000.0, "request_percentage": 2.5})
     (listed,) = tool.json("quota", "list", "--user", name)
     assert listed == {
         "user": name,
@@ -28,10 +38,10 @@ def test_a_quota_from_set_to_removed(tool, name):
         "quotas": {"producer_byte_rate": 1000.0, "request_percentage": 2.5},
     }
     tool("quota", "remove", *who, "producer-byte-rate")
-    (listed,) = tool.json("quota", "list", *who)
-    assert listed["quotas"] == {"request_percentage": 2.5}
+    wait_for(tool, who, {"request_percentage": 2.5})
     removed = tool.json("quota", "remove", *who)
     assert (removed["applied"], removed["quotas"]) == (True, {"request_percentage": None})
+    wait_for(tool, who)
     assert "no quotas" in tool("quota", "list", *who).text
     assert "has no quota" in tool("quota", "remove", *who, code=1).said
 
@@ -43,11 +53,11 @@ def test_checking_only_changes_nothing(tool, name):
 
 
 def test_addresses_have_their_own(tool):
-    tool("quota", "set", "--ip", "192.0.2.1", "--connection-creation-rate", "100")
-    (listed,) = tool.json("quota", "list", "--ip", "192.0.2.1")
-    assert listed["quotas"] == {"connection_creation_rate": 100.0}
-    tool("quota", "remove", "--ip", "192.0.2.1")
-    refused = tool("quota", "set", "--ip", "192.0.2.1", "--producer-byte-rate", "5", code=1)
+    who = ("--ip", "192.0.2.1")
+    tool("quota", "set", *who, "--connection-creation-rate", "100")
+    wait_for(tool, who, {"connection_creation_rate": 100.0})
+    tool("quota", "remove", *who)
+    refused = tool("quota", "set", *who, "--producer-byte-rate", "5", code=1)
     assert "INVALID_REQUEST" in refused.said
 
 

@@ -15,6 +15,7 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
+from topic_kit import wait_until_ended
 
 import barnabas
 from barnabas.model.config import build_log_config
@@ -173,6 +174,7 @@ def test_what_stays_is_what_apache_kafkas_cleaner_leaves(kafka, tmp_path):
     settings = {"segment.bytes": str(SEGMENT_BYTES), "cleanup.policy": "delete"}
     admin.create_topics([NewTopic("t", 1, config=settings)])["t"].result(PATIENCE_S)
     write_history(kafka.address, "t", seed=1)
+    wait_until_ended(kafka.address, "t")
     theirs, ours = kafka.data / "t-0", tmp_path / "t-0"
     shutil.copytree(theirs, ours)
     alter(admin, "t", cleanup_policy="compact", min_cleanable_dirty_ratio="0.0001")

@@ -14,7 +14,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 from aiokafka.structs import OffsetAndMetadata
 
 PARTITIONS = 4
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 
 
 @pytest.fixture
@@ -45,18 +45,17 @@ async def create(bootstrap, topic):
 
 @contextlib.asynccontextmanager
 async def member(bootstrap, group, topic, **settings):
-    consumer = aiokafka.AIOKafkaConsumer(
-        topic,
-        bootstrap_servers=bootstrap,
-        group_id=group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        fetch_max_wait_ms=50,
-        heartbeat_interval_ms=300,
-        session_timeout_ms=6000,
-        metadata_max_age_ms=1000,
-        **settings,
-    )
+    base = {
+        "bootstrap_servers": bootstrap,
+        "group_id": group,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "fetch_max_wait_ms": 50,
+        "heartbeat_interval_ms": 300,
+        "session_timeout_ms": 6000,
+        "metadata_max_age_ms": 1000,
+    }
+    consumer = aiokafka.AIOKafkaConsumer(topic, **base | settings)
     async with consumer:
         yield consumer
 
@@ -110,7 +109,9 @@ def test_a_static_member_comes_back_and_nobody_notices(group_bootstrap, topic_na
         await create(group_bootstrap, topic_name)
 
         def named(name):
-            return member(group_bootstrap, group, topic_name, group_instance_id=name)
+            # It has to be back before it is missed.
+            patient = {"group_instance_id": name, "session_timeout_ms": 45_000}
+            return member(group_bootstrap, group, topic_name, **patient)
 
         async with named("b") as two:
             async with named("a") as one:

@@ -14,10 +14,8 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-pytestmark = pytest.mark.timeout(120)
-
 PARTITIONS = 4
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 @pytest.fixture
@@ -142,11 +140,12 @@ def test_two_members_share_commit_and_are_succeeded(group_bootstrap, topic, join
 
 
 def test_a_static_member_comes_back_and_nobody_notices(topic, join):
-    one, two = join(topic, group_instance_id="a"), join(topic, group_instance_id="b")
+    patient = {"session_timeout_ms": 45_000}  # it has to be back before it is missed
+    one, two = (join(topic, group_instance_id=name, **patient) for name in ("a", "b"))
     until(lambda: len(one.owned) == len(two.owned) == 2)
     had, kept = one.owned, two.owned
     one.close()
-    again = join(topic, group_instance_id="a")
+    again = join(topic, group_instance_id="a", **patient)
     until(lambda: again.owned)
     assert (again.owned, two.owned) == (had, kept)
 

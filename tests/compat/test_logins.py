@@ -17,7 +17,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 import barnabas
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 TOPIC = "logins"
 CONFIGS = "kafka.admin.ConfigCommand"
 #: Listener and mechanism.
@@ -49,7 +49,7 @@ class Home:
         self.tokens = tokens
         self.password = security_kit.PASSWORDS["alice"]
         self.token_file = files.folder / "token"
-        self.token_file.write_text(tokens.make("alice"))
+        self.token_file.write_text(tokens.make("alice", lifetime_s=7200))
 
     def tls(self, listener):
         """Tell whether a listener speaks TLS."""

@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from cluster_kit import wait_until
 from compat.apache_kafka import Kafka
 from compat.test_cli import Tool
 from compat.wire_client import WireClient
@@ -218,5 +219,6 @@ def test_an_open_transaction_keeps_no_segment_and_its_end_counts_for_the_rest(
             assert transaction.stable_end() == [10]
             producer = transaction.producer
             (producer.commit_transaction if is_commit else producer.abort_transaction)(PATIENCE_S)
+            # Its end is decided by then; the marker is written after that.
+            wait_until(lambda: transaction.stable_end() == [21], "it has ended")  # noqa: B023 - it is called in this turn
             assert transaction.committed() == (list(range(10, 20)) if is_commit else [])
-            assert transaction.stable_end() == [21]

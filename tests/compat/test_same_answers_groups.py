@@ -603,8 +603,8 @@ def test_consumer_heartbeat_refused(both, shared_topic, group):
     both.ask(consumer_beat(group, epoch=1, subscribed_topic_regex="(?<x"), 1)
 
 
-def test_static_consumers(both, topic, group):
-    static = {"instance_id": "i", "subscribed_topic_names": [topic]}
+def test_static_consumers(both, shared_topic, group):
+    static = {"instance_id": "i", "subscribed_topic_names": [shared_topic]}
     both.ask(consumer_beat(group, **static), 1)
     both.ask(consumer_beat(group, member_id="member-2", **static), 1)
     both.ask(consumer_beat(group, epoch=-2, instance_id="i"), 1)
@@ -625,7 +625,8 @@ def test_racks_of_members(both, shared_topic, group):
     both.ask_all(describe, allowed=("client_host",))
 
 
-def test_consumer_group_describe(both, topic, group):
+def test_consumer_group_describe(both, shared_topic, group):
+    topic = shared_topic
     request = consumer_group_describe.ConsumerGroupDescribeRequest
     both.ask_all(request(group_ids=[]))
     both.ask_all(request(group_ids=["", group]))

@@ -18,7 +18,8 @@ from chaos.wire_kit import BrokerProcess, RawClient, eventually, reserved_addres
 from compat.conftest import needed
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-pytestmark = pytest.mark.java
+# Many starts of Java on a machine with much else to do.
+pytestmark = [pytest.mark.java, pytest.mark.timeout(900)]
 
 RELEASE = "4.3.1"
 SOURCE = Path(__file__).parent / "java/streams/WordCount.java"

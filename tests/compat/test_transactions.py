@@ -11,6 +11,7 @@ from compat.conftest import running_broker, shared_broker
 from compat.test_cli_txn import let_hang
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from topic_kit import wait_until_ended
 
 SETTINGS = (
     "group.initial.rebalance.delay.ms=0",
@@ -169,6 +170,8 @@ def librdkafka(address, transactional_id, **more):
 
 
 def read_committed(address, topic, partition):
+    """What is committed, once all that was begun has ended."""
+    wait_until_ended(address, topic)
     consumer = Consumer(
         {
             "bootstrap.servers": address,

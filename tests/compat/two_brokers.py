@@ -111,9 +111,17 @@ class Side:
         )
 
     def wait_gone(self, *names):
+        """Wait until nobody is told of them, and then until they are not hosted any more."""
         asked = [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
         self.ask_until(request, 12, lambda answer: all(t.error_code == 3 for t in answer.topics))
+        first = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
+        topics = [ListOffsetsTopic(name=name, partitions=first) for name in names]
+        self.ask_until(
+            ListOffsetsRequest(replica_id=-1, topics=topics),
+            7,
+            lambda answer: all(t.partitions[0].error_code for t in answer.topics),
+        )
 
 
 def _all_led(answer):

@@ -28,7 +28,7 @@ CHANGING = [
     (re.compile(r"\b[A-Za-z0-9_-]{22}\b"), "ID"),
     (re.compile(r"\b1[0-9]{12}\b"), "MS"),
     (re.compile(r"\b20\d\d-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)?"), "TIME"),
-    (re.compile(r"\b[0-9.]+ (ms|s)\b"), "DURATION"),
+    (re.compile(r"\b[0-9.]+ (ms|s|min)\b"), "DURATION"),
 ]
 
 

@@ -13,8 +13,13 @@ os.environ["BARNABAS_SPARK_ARCHIVE"] = "off"
 
 @pytest.fixture(scope="session")
 def shared_broker():
-    """A broker whose topics tests name after themselves."""
-    with Broker(settings={"offsets.topic.num.partitions": 3}) as running:
+    """A broker whose topics tests name after themselves, and which looks for no old records: tests write some of years ago."""
+    settings = {
+        "offsets.topic.num.partitions": 3,
+        "log.initial.task.delay.ms": 86_400_000,
+        "log.retention.check.interval.ms": 86_400_000,
+    }
+    with Broker(settings=settings) as running:
         yield running
 
 

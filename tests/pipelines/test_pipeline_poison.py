@@ -6,6 +6,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed (extra spark)")
 
+# Spark, on a machine with much else to do.
+pytestmark = pytest.mark.timeout(1000)
+
 RECORD = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 

@@ -6,6 +6,7 @@ from topic_kit import make_topic
 
 from barnabas import Broker
 from barnabas.pipelines import delivery
+from barnabas.runtime.lasting_port import lasting_port
 
 
 class Killed(BaseException):
@@ -100,8 +101,9 @@ class _Dying(Steps):
 
 
 def test_a_broker_stopped_at_each_step_comes_back(tmp_path, topic):
-    broker = Broker(data_dir=str(tmp_path))
-    port, bootstrap = broker.port, broker.bootstrap
+    port = lasting_port("127.0.0.1")
+    broker = Broker(data_dir=str(tmp_path), port=port)
+    bootstrap = broker.bootstrap
 
     def restart():
         nonlocal broker

@@ -29,6 +29,7 @@ from topic_kit import (
 from barnabas import Broker
 from barnabas.pipelines import tables
 from barnabas.pipelines.problem import PipelineProblem
+from barnabas.runtime.lasting_port import lasting_port
 
 
 @pytest.fixture
@@ -377,8 +378,9 @@ def test_a_topic_that_goes_away_is_left_behind_on_request(bootstrap, topic, stre
 
 
 def test_a_broker_restarts_in_the_middle(tmp_path, topic):
-    with Broker(data_dir=str(tmp_path)) as broker:
-        port, bootstrap = broker.port, broker.bootstrap
+    port = lasting_port("127.0.0.1")
+    with Broker(data_dir=str(tmp_path), port=port) as broker:
+        bootstrap = broker.bootstrap
         make_topic(bootstrap, topic)
         produce(bootstrap, topic, list("abc"))
         query = Stream(bootstrap, subscribe=topic, startingOffsets="earliest", groupId="g")

@@ -229,7 +229,7 @@ public final class GroupTools {
         for (String kind : List.of("OffsetsMessageFormatter", "GroupMetadataMessageFormatter")) {
             String[] classes = {"org.apache.kafka.tools.consumer." + kind, "org.apache.kafka.tools.consumer.group." + kind,
                 "kafka.coordinator.group.GroupMetadataManager$" + kind};
-            String read = consoleConsumer("--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "1500",
+            String read = consoleConsumer("--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "5000",
                     "--formatter", Scenario.load(classes).getName());
             shown.put(kind, read.lines().filter(line -> line.contains(group)).collect(Collectors.joining("\n")));
         }

@@ -54,7 +54,7 @@ public final class Scenario {
     static final int PARTITIONS = 3;
     static final int RECORDS = 20;
     static final long FIRST_TIMESTAMP_MS = 1_600_000_000_000L;
-    static final Duration TIMEOUT = Duration.ofSeconds(30);
+    static final Duration TIMEOUT = Duration.ofSeconds(60);
     /** Scala keeps the System.out it first sees, so one stream stands there for good and only its target changes. */
     static final Switch OUTPUT = new Switch();
 

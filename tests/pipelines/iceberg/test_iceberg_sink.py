@@ -9,6 +9,9 @@ from barnabas.pipelines.iceberg.appending import CATALOG
 from barnabas.pipelines.iceberg.writer import IcebergWriter
 from barnabas.pipelines.problem import PipelineProblem
 
+# Spark, on a machine with much else to do.
+pytestmark = pytest.mark.timeout(900)
+
 
 def test_each_batch_once(spark, bootstrap, topic, tmp_path):
     make_topic(bootstrap, topic, 2)

@@ -11,6 +11,9 @@ from barnabas.pipelines.problem import PipelineProblem
 from barnabas.pipelines.search.finding import LogIndex
 from barnabas.pipelines.search.sink import stream_writer
 
+# Spark, on a machine with much else to do.
+pytestmark = pytest.mark.timeout(900)
+
 COLUMNS = "time TIMESTAMP, level STRING, message STRING, details MAP<STRING, STRING>"
 
 

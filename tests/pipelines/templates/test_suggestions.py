@@ -20,6 +20,8 @@ from barnabas.pipelines.surroundings import importing
 
 TEMPLATE = Path(barnabas.pipelines.__file__).parent / "templates" / "suggestions"
 VISITS = 400
+# Spark, on a machine with much else to do.
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture

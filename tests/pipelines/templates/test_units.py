@@ -11,6 +11,9 @@ import barnabas.pipelines
 from barnabas.pipelines.project import Project
 from barnabas.pipelines.surroundings import importing
 
+# Spark, on a machine with much else to do.
+pytestmark = pytest.mark.timeout(900)
+
 FILES = sorted(Path(barnabas.pipelines.__file__).parent.glob("templates/*/test_functions.py"))
 
 

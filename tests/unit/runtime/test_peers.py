@@ -11,6 +11,8 @@ from barnabas.runtime.loop import Loop
 from barnabas.runtime.peer_security import PeerSecurity
 from barnabas.runtime.peers import FRAME_BYTES_MAX, ROOM_BYTES, RealPeers
 
+TIMEOUT_S = 60
+
 
 @pytest.fixture
 def loop():
@@ -29,7 +31,7 @@ def peers(loop):
 @pytest.fixture
 def listener():
     with socket.create_server(("127.0.0.1", 0)) as sock:
-        sock.settimeout(10)
+        sock.settimeout(TIMEOUT_S)
         yield sock
 
 
@@ -69,7 +71,7 @@ def serve(listener, talk):
     def run():
         try:
             sock, _ = listener.accept()
-            sock.settimeout(10)
+            sock.settimeout(TIMEOUT_S)
             with sock:
                 talk(sock)
         except Exception as problem:  # noqa: BLE001
