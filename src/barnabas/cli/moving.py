@@ -165,15 +165,8 @@ class Plan:
 
     def _lead_home(self) -> None:
         """Let the first replicas lead. One that is not in sync yet may do so later, by itself or by `cluster elect-leaders`."""
-        state = self._admin.state()
-        away = [
-            move.place
-            for move in self.moves
-            if move.place in state.partitions
-            and not state.partitions[move.place].has_preferred_leader
-        ]
-        if away:
-            self._admin.elect(PREFERRED, away)
+        # The controller knows who leads now. Metadata of any other broker may tell of the time before the moves.
+        self._admin.elect(PREFERRED, [move.place for move in self.moves])
 
 
 _BROKER_KEYS: Final = (
