@@ -7,6 +7,7 @@ what the session is for. Invariant: the process ends with the Python that starte
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shlex
 import shutil
@@ -16,8 +17,6 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
-import pyspark
 
 from barnabas.pipelines.java import cache_folder, feature_of
 
@@ -134,12 +133,13 @@ class Gateway:
     secret: str
 
 
-def start_gateway(jvm: Jvm) -> Gateway:
-    """Start a JVM for pyspark to connect to; CannotStart if it ends or says nothing."""
+def start_gateway(jvm: Jvm, meanwhile: Callable[[], None]) -> Gateway:
+    """Start a JVM for pyspark to connect to, and do something else while it starts; CannotStart if it ends or says nothing."""
     folder = Path(tempfile.mkdtemp())
     told = folder / "gateway"
     process = jvm.start(SHELL, _PYSPARK_DRIVER_CONN_INFO_PATH=str(told))
     try:
+        meanwhile()
         _wait_for(told, process)
         port, secret = _read_told(told.read_bytes())
         return Gateway(process, port, secret)
@@ -180,8 +180,13 @@ def stop(process: subprocess.Popen[bytes], timeout_s: float = STOP_TIMEOUT_S) ->
 
 
 def spark_home() -> Path:
-    """Where the pyspark package is: its jars and programs stand there."""
-    return Path(pyspark.__file__).parent
+    """Where the pyspark package is: its jars and programs stand there. It is not imported: that takes as long as half a JVM's start."""
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError(
+            "No module named 'pyspark': pip install 'barnabas[spark]'", name="pyspark"
+        )
+    return Path(found.origin).parent
 
 
 def jars() -> list[Path]:

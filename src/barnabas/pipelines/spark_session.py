@@ -6,21 +6,21 @@ Spark that somebody else has set up (spark-submit, SPARK_HOME, PYSPARK_SUBMIT_AR
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
-
 from barnabas.pipelines.java import find_java
 from barnabas.pipelines.jvm import Jvm, start_gateway
 from barnabas.pipelines.start_archive import Archive, make_at_exit
-from barnabas.pipelines.watching import record
 
+# pyspark is imported when it is needed, not above: while a JVM starts there is time for that.
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import SparkSession
 
 MASTER_VARIABLE: Final = "BARNABAS_SPARK_MASTER"
 #: What a session may set on any Spark, a running Connect server included.
@@ -33,6 +33,16 @@ RUNTIME_SETTINGS: Final = {
 DRIVER_SETTINGS: Final = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 #: Somebody set Spark up, and pyspark knows how to follow that.
 _SET_UP_BY: Final = ("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "SPARK_CONF_DIR")
+#: The better of the JVM's two compilers waits for code that is hot by this measure, 15 times Java's own: else it is busy with what only a start runs, and takes
+#: a third of a start's CPU. What records go through is that hot within a moment.
+_HOT: Final = 15
+_PATIENT: Final = (
+    f"-XX:Tier4InvocationThreshold={_HOT * 5_000}",
+    f"-XX:Tier4MinInvocationThreshold={_HOT * 600}",
+    f"-XX:Tier4CompileThreshold={_HOT * 15_000}",
+    f"-XX:Tier4BackEdgeThreshold={_HOT * 40_000}",
+    "-XX:Tier3DelayOn=0",
+)
 #: Compiles quickly and not well: right for work of seconds, a third of the throughput for more.
 _QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
@@ -49,7 +59,9 @@ def session(
     `master`: local[*] (the default, or what BARNABAS_SPARK_MASTER says), local[N], spark://HOST:PORT or sc://HOST:PORT. `config`: settings of Spark, which win over
     ours. `quick`: for work of seconds, such as a short command or a test: starts sooner still, and computes slower.
     """
-    return make_session(app, master or default_master(), config or {}, _QUICK if quick else ())
+    return make_session(
+        app, master or default_master(), config or {}, _QUICK if quick else _PATIENT
+    )
 
 
 def make_session(
@@ -60,6 +72,8 @@ def make_session(
         spark = _connect(app, master, config)
     else:
         spark = _classic(settings_of(app, master, config), options)
+    from barnabas.pipelines.watching import record
+
     record(spark)
     return spark
 
@@ -70,6 +84,8 @@ def default_master() -> str:
 
 
 def _connect(app: str, master: str, config: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
     wanted = {**RUNTIME_SETTINGS, **config}
     builder = SparkSession.builder.remote(master).appName(app)
     return builder.config(map=dict(wanted)).getOrCreate()
@@ -77,10 +93,9 @@ def _connect(app: str, master: str, config: Mapping[str, str]) -> SparkSession:
 
 def _classic(settings: dict[str, str], options: Sequence[str]) -> SparkSession:
     _name_python()
-    builder = SparkSession.builder.config(map=dict(settings))
-    if SparkContext._gateway is not None or any(name in os.environ for name in _SET_UP_BY):
-        return builder.getOrCreate()
-    return _on_our_jvm(builder, settings, options)
+    if _runs_already() or any(name in os.environ for name in _SET_UP_BY):
+        return _get_or_create(settings)
+    return _on_our_jvm(settings, options)
 
 
 def _name_python() -> None:
@@ -89,25 +104,44 @@ def _name_python() -> None:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
-def _on_our_jvm(
-    builder: SparkSession.Builder, settings: Mapping[str, str], options: Sequence[str]
-) -> SparkSession:
+def _runs_already() -> bool:
+    """Tell whether this program has started a JVM before, by us or without us."""
+    pyspark = sys.modules.get("pyspark")
+    return pyspark is not None and pyspark.SparkContext._gateway is not None
+
+
+def _get_or_create(settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.config(map=dict(settings)).getOrCreate()
+
+
+def _on_our_jvm(settings: Mapping[str, str], options: Sequence[str]) -> SparkSession:
     java = find_java()
     archive = Archive(java)
     environment = {"SPARK_LOCAL_IP": "127.0.0.1"} if is_local(settings["spark.master"]) else {}
-    gateway = start_gateway(Jvm(java, settings, [*archive.options(), *options], environment))
+    jvm = Jvm(java, settings, [*archive.options(), *options], environment)
+    gateway = start_gateway(jvm, meanwhile=_import_pyspark)
     told = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.secret}
     os.environ.update(told)
     try:
-        spark = builder.getOrCreate()
+        spark = _get_or_create(settings)
     finally:
         # Programs that this one starts must not take its JVM for theirs.
         for name in told:
             del os.environ[name]
+    from pyspark import SparkContext
+
     assert SparkContext._gateway is not None
     SparkContext._gateway.proc = gateway.process
     make_at_exit(archive)
     return spark
+
+
+def _import_pyspark() -> None:
+    """Import what a session needs at once, for a second or so."""
+    importlib.import_module("pyspark.sql")
+    importlib.import_module("barnabas.pipelines.watching")
 
 
 def settings_of(app: str, master: str, config: Mapping[str, str]) -> dict[str, str]:

@@ -15,8 +15,6 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
-from pyspark.version import __version__ as spark_version
-
 from barnabas.pipelines.java import cache_folder, feature_of
 from barnabas.pipelines.jvm import jars
 
@@ -40,7 +38,7 @@ class Archive:
         self._has_base = (java.command.resolve().parent.parent / "lib/server/classes.jsa").is_file()
         self.is_possible = self._has_base or feature_of(java.version) >= _WHOLE_SINCE
         self.path = (
-            cache_folder() / f"spark-{spark_version}-java-{java.version}-{_digest(java)}.jsa"
+            cache_folder() / f"spark-{_spark_version()}-java-{java.version}-{_digest(java)}.jsa"
         )
 
     def options(self) -> list[str]:
@@ -54,6 +52,11 @@ class Archive:
         """Give the JVM's options for a run that writes the archive when it ends."""
         kind = "ArchiveClassesAtExit" if self._has_base else "AOTCacheOutput"
         return [f"-XX:{kind}={target}", _SILENT]
+
+
+def _spark_version() -> str:
+    """Read it off a jar."""
+    return next(jar.stem.rpartition("-")[2] for jar in jars() if jar.name.startswith("spark-core_"))
 
 
 def _digest(java: Java) -> str:
