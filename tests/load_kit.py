@@ -17,6 +17,8 @@ from barnabas.sim.history import History, Outcome, Poll, Send
 #: Some hundred records a second: always some under way, in few requests, for brokers that share two cores with all other tests.
 BURST = 12
 PAUSE_S = 0.02
+#: How long a partition was without an acknowledgement is to say what the brokers took: librdkafka waits by itself for up to a second between two questions who leads.
+IMPATIENT = {"retry.backoff.ms": 50, "retry.backoff.max.ms": 100, "reconnect.backoff.max.ms": 100}
 
 
 class Load:
@@ -53,7 +55,8 @@ class Load:
         producer = Producer(
             {
                 "bootstrap.servers": self._cluster.bootstrap, "enable.idempotence": True, "linger.ms": 1,
-                "message.timeout.ms": PATIENCE_S * 1000, "socket.timeout.ms": self._timeout_s * 1000, **CLIENT,
+                "message.timeout.ms": PATIENCE_S * 1000, "socket.timeout.ms": self._timeout_s * 1000,
+                **IMPATIENT, **CLIENT,
             }
         )  # fmt: skip
         for number in count():
