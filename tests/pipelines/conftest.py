@@ -46,6 +46,9 @@ def spark(tmp_path_factory):
         "spark.sql.shuffle.partitions": "2",
         "spark.log.level": "OFF",
         "spark.task.maxFailures": "1",
+        # Frames are tiny: to write, compile and load a class for each plan takes longer than to interpret it.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     try:
         with contextlib.chdir(tmp_path_factory.mktemp("spark")):

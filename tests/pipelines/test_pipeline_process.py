@@ -10,6 +10,7 @@ import pytest
 from cluster_kit import ROUNDS, only_in_make_chaos, wait_until
 from confluent_kafka import Consumer, Producer, TopicPartition
 from process_kit import killed_after
+from spark_kit import QUICK
 
 from barnabas import Broker
 from barnabas.pipelines.run_state import read_status
@@ -28,7 +29,7 @@ def bootstrap():
 
 
 def environment(bootstrap):
-    return {**os.environ, "BARNABAS_BOOTSTRAP": bootstrap, "BARNABAS_SPARK_ARCHIVE": "off"}
+    return {**os.environ, "BARNABAS_BOOTSTRAP": bootstrap, "BARNABAS_SPARK_ARCHIVE": "off", **QUICK}
 
 
 def command(*arguments):
