@@ -99,6 +99,23 @@ def test_a_redrive_that_is_killed_anywhere_and_run_again_sends_each_once(tool, s
     assert len({json.dumps(each["value"]) for each in back}) == count
 
 
+def test_letters_of_a_topic_that_was_made_again_are_sent(tool, source, bootstrap):
+    bury(bootstrap, source, 3)
+    tool("dlq", "redrive", f"{source}.dlq")
+    tool("topic", "delete", f"{source}.dlq", "--yes")
+    tool("topic", "create", f"{source}.dlq", "--partitions", "2")
+    bury(bootstrap, source, 2)
+    (row,) = [row for row in tool.json("dlq", "list") if row["topic"] == f"{source}.dlq"]
+    assert (row["letters"], row["redriven"]) == (2, 0)
+    again = tool.json("dlq", "redrive", f"{source}.dlq")
+    assert (again["sent"], again["already_redriven"]) == ({source: 2}, 0)
+    assert tool.json("dlq", "redrive", f"{source}.dlq")["already_redriven"] == 2
+    assert len(tool.records(source, "--isolation", "read_committed")) == 5
+    # Notes of the first topic are of no use any more, and are gone.
+    left = {each["key"]: each["value"] for each in tool.records(f"{source}.dlq.redriven")}
+    assert len([key for key, value in left.items() if value is not None]) == 2
+
+
 def test_letters_that_do_not_say_where_from_go_where_one_says(tool, source, bootstrap):
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     producer.produce(f"{source}.dlq", b"alone")

@@ -2,23 +2,23 @@
 
 One job: records of a `.dlq` topic as letters, and choosing among them. Must not know how they are shown or sent. Headers are those of `pipelines/poison.py`.
 
-Which letters were sent back is kept in `TOPIC.redriven`, a compacted topic with a record for each: its key is `PARTITION:OFFSET` of the letter. It is written in the same transaction as the
-record that was sent, so it is never wrong.
+Which letters were sent back is kept in `TOPIC.redriven`, a compacted topic with a record for each: its key is `PARTITION:OFFSET:TOPIC_ID` of the letter. It is written in the same transaction as
+the record that was sent, so it is never wrong. A topic that is deleted and made again begins at offset 0 and has another id: notes of the one before say nothing of its letters.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.cli.consume import Range, Reader
 from barnabas.cli.failure import Failure
 from barnabas.cli.interrupt import Interrupt
 from barnabas.cli.own_client import open_client
-from barnabas.client.errors import ClientError, UnknownTopic
+from barnabas.client.errors import ClientError, UnknownTopic, refusal
 from barnabas.client.offsets import EARLIEST, LATEST
 from barnabas.client.settings import READ_COMMITTED
-from barnabas.model.ids import TopicPartition
+from barnabas.model.ids import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,6 +34,34 @@ _GROUP: Final = "barnabas-cli"
 
 Place = tuple[int, int]
 """Partition and offset in the dead-letter topic."""
+
+
+class Note(NamedTuple):
+    """That a letter was sent back."""
+
+    place: Place
+    topic_id: str | None
+    """Of the topic that the letter lies in; None where brokers tell none, and in notes from before ids were noted."""
+
+    @classmethod
+    def parse(cls, key: bytes | None) -> Note | None:
+        """Read the key of a note; None if it is none."""
+        partition, _, rest = (key or b"").decode("utf-8", "replace").partition(":")
+        offset, _, topic_id = rest.partition(":")
+        if not (partition.isdecimal() and offset.isdecimal()):
+            return None
+        return cls((int(partition), int(offset)), topic_id or None)
+
+    @property
+    def key(self) -> bytes:
+        """The note as a key."""
+        partition, offset = self.place
+        place = f"{partition}:{offset}"
+        return (f"{place}:{self.topic_id}" if self.topic_id else place).encode()
+
+    def is_about(self, topic_id: str | None) -> bool:
+        """Say whether the letter lies in the topic with this id. Where one of both is not known it does: to send letters twice is worse than to leave some."""
+        return topic_id is None or self.topic_id in (None, topic_id)
 
 
 @dataclass(frozen=True)
@@ -118,21 +146,38 @@ class Letters:
 
     def read(self, topic: str) -> list[Letter]:
         """Read every letter of a topic, in the order of partitions and offsets; Failure if it is not there."""
+        records = list(self._records(topic))
         done = self.done(topic)
-        letters = [Letter.of(record, done) for record in self._records(topic)]
+        letters = [Letter.of(record, done) for record in records]
         return sorted(letters, key=lambda letter: letter.place)
 
     def done(self, topic: str) -> set[Place]:
-        """Read which letters of a topic were sent back."""
-        found: set[Place] = set()
+        """Read which letters of a topic, as it is now, were sent back."""
+        topic_id = self.topic_id(topic)
+        return {note.place for note in self.notes(topic) if note.is_about(topic_id)}
+
+    def notes(self, topic: str) -> set[Note]:
+        """Read what is noted of a topic, and of those that had its name before."""
+        found: set[Note] = set()
         try:
             for record in self._records(topic + DONE_SUFFIX):
-                place = _place(record.key)
-                if place is not None:
-                    (found.add if record.value is not None else found.discard)(place)
+                note = Note.parse(record.key)
+                if note is not None:
+                    (found.add if record.value is not None else found.discard)(note)
         except UnknownTopic:
             return set()
         return found
+
+    def topic_id(self, topic: str) -> str | None:
+        """Ask for the id of a topic; None if brokers tell none (Kafka before 2.8, or left on its protocol)."""
+        try:
+            with open_client(self._connection) as client:
+                (found,) = client.metadata([topic]).topics
+            if found.error_code:
+                raise refusal(found.error_code, f"topic '{topic}'")
+        except ClientError as problem:
+            raise Failure(str(problem)) from None
+        return None if found.topic_id == ZERO_TOPIC_ID else topic_id_text(TopicId(found.topic_id))
 
     def starts(self, topic: str) -> dict[int, int]:
         """Give the first offset that is left in each partition."""
@@ -173,8 +218,3 @@ def _ranges(client: BlockingClient, topic: str) -> dict[int, Range]:
     starts = client.list_offsets(dict.fromkeys(places, EARLIEST), READ_COMMITTED)
     ends = client.list_offsets(dict.fromkeys(places, LATEST), READ_COMMITTED)
     return {place.partition: Range(starts[place].offset, ends[place].offset) for place in places}
-
-
-def _place(key: bytes | None) -> Place | None:
-    partition, _, offset = (key or b"").decode("utf-8", "replace").partition(":")
-    return (int(partition), int(offset)) if partition.isdecimal() and offset.isdecimal() else None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.connection import admin_api
-from barnabas.cli.dead_letters import DONE_SUFFIX
+from barnabas.cli.dead_letters import DONE_SUFFIX, Note
 from barnabas.cli.failure import Failure, failure, reason
 from barnabas.cli.own_client import open_client
 from barnabas.client.errors import ClientError, UnknownTopic
@@ -67,6 +67,7 @@ class Redrive:
         self._connection = connection
         self._topic = topic
         self._keep_timestamps = keep_timestamps
+        self._topic_id: str | None = None
         self._problem: KafkaError | None = None
 
     def run(
@@ -81,6 +82,7 @@ class Redrive:
         )  # fmt: skip
         try:
             producer.init_transactions(self._connection.timeout_s)
+            self._topic_id = letters.topic_id(self._topic)
             chosen = choose(letters.read(self._topic))
             partitions = self._partitions({topic for _, topic in chosen.sent})
             for start in range(0, len(chosen.sent), _LETTERS_PER_TRANSACTION):
@@ -109,8 +111,8 @@ class Redrive:
         producer.begin_transaction()
         for letter, topic in batch:
             self._produce(producer, letter, topic, partitions[topic])
-            note = f"{letter.record.partition}:{letter.record.offset}"
-            producer.produce(self._topic + DONE_SUFFIX, topic.encode(), note.encode(), on_delivery=self._on_delivery)  # fmt: skip
+            note = Note(letter.place, self._topic_id)
+            producer.produce(self._topic + DONE_SUFFIX, topic.encode(), note.key, on_delivery=self._on_delivery)  # fmt: skip
             producer.poll(0)
         producer.flush(self._connection.timeout_s)
         if self._problem is not None:
@@ -136,20 +138,21 @@ class Redrive:
             self._problem = error
 
     def _forget_old(self, producer: Producer, letters: Letters) -> None:
-        """Notes of letters that retention has taken are of no use."""
+        """Notes of letters that are gone, by retention or with their topic, are of no use."""
         gone = list(self._gone(letters))
         if not gone:
             return
         producer.begin_transaction()
-        for partition, offset in gone:
-            producer.produce(self._topic + DONE_SUFFIX, None, f"{partition}:{offset}".encode())
+        for note in gone:
+            producer.produce(self._topic + DONE_SUFFIX, None, note.key)
         producer.commit_transaction(self._connection.timeout_s)
 
-    def _gone(self, letters: Letters) -> Iterator[tuple[int, int]]:
+    def _gone(self, letters: Letters) -> Iterator[Note]:
         starts = letters.starts(self._topic)
-        for partition, offset in sorted(letters.done(self._topic)):
-            if offset < starts.get(partition, 0):
-                yield partition, offset
+        for note in sorted(letters.notes(self._topic), key=lambda note: note.key):
+            partition, offset = note.place
+            if not note.is_about(self._topic_id) or offset < starts.get(partition, 0):
+                yield note
 
     def _create_notes(self) -> None:
         api = admin_api()
