@@ -110,6 +110,7 @@ def test_letters_of_a_topic_that_was_made_again_are_sent(tool, source, bootstrap
     again = tool.json("dlq", "redrive", f"{source}.dlq")
     assert (again["sent"], again["already_redriven"]) == ({source: 2}, 0)
     assert tool.json("dlq", "redrive", f"{source}.dlq")["already_redriven"] == 2
+    wait_until_ended(bootstrap, source)
     assert len(tool.records(source, "--isolation", "read_committed")) == 5
     # Notes of the first topic are of no use any more, and are gone.
     left = {each["key"]: each["value"] for each in tool.records(f"{source}.dlq.redriven")}
@@ -143,6 +144,65 @@ def test_what_was_cut_to_fit_is_not_sent_back(tool, source, bootstrap):
     )
     wait_until_ended(bootstrap, source)
     assert [each["value"] for each in tool.records(source)] == ["whole"]
+
+
+def bury_large(bootstrap, source, *sizes):
+    """Write a dead letter of each size; their partition is 0."""
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, "message.max.bytes": 10_000_000})  # fmt: skip
+    for size in sizes:
+        headers = [("barnabas.topic", source), ("barnabas.partition", "0")]
+        producer.produce(f"{source}.dlq", b"v" * size, partition=0, headers=headers)
+    assert producer.flush(60) == 0
+
+
+def sizes_in(tool, bootstrap, topic):
+    wait_until_ended(bootstrap, topic)
+    return [len(each["value"]) for each in tool.records(topic, "--isolation", "read_committed")]
+
+
+def test_a_letter_as_large_as_its_topic_takes_is_sent(tool, source, bootstrap):
+    bury_large(bootstrap, source, 10, 1_045_000, 20)
+    tool("dlq", "redrive", f"{source}.dlq")
+    assert sizes_in(tool, bootstrap, source) == [10, 1_045_000, 20]
+
+
+def test_letters_that_cannot_be_sent_are_named_and_the_others_go(tool, source, bootstrap):
+    tool("config", "set", "topic", f"{source}.dlq", "max.message.bytes=5000000")
+    bury_large(bootstrap, source, 10, 3_000_000, 20, 2_000_000, 30)
+    for sent in ({source: 3}, {}):
+        told = tool.json("dlq", "redrive", f"{source}.dlq", code=1)
+        assert told["sent"] == sent
+        assert [each["offset"] for each in told["refused"]] == [1, 3]
+        # No transaction is left open, which would hold back who reads committed records only.
+        assert sorted(sizes_in(tool, bootstrap, source)) == [10, 20, 30]
+    told = tool("dlq", "redrive", f"{source}.dlq", code=1)
+    assert f"left out 0:1: {source} takes 1,048,588 bytes (max.message.bytes)" in told.text
+    assert "2 letters" in told.said
+
+
+def test_what_fails_leaves_no_transaction_open(tool, source, bootstrap):
+    bury_large(bootstrap, source, 10, 9_000, 20)
+    small = ("-X", "message.max.bytes=2000", "-X", "batch.size=2000", "-X", "linger.ms=0")
+    assert "too large" in tool("dlq", "redrive", f"{source}.dlq", *small, code=1).said
+    assert sizes_in(tool, bootstrap, source) == []
+    tool("dlq", "redrive", f"{source}.dlq")
+    assert sizes_in(tool, bootstrap, source) == [10, 9_000, 20]
+
+
+def test_letters_that_fit_one_by_one_are_sent_where_together_they_would_not(
+    tool, source, bootstrap
+):
+    tool("config", "set", "topic", source, "max.message.bytes=2000")
+    bury_large(bootstrap, source, *[1_500] * 5)
+    tool("dlq", "redrive", f"{source}.dlq")
+    assert sizes_in(tool, bootstrap, source) == [1_500] * 5
+
+
+def test_more_letters_than_may_wait_are_sent(tool, source, bootstrap):
+    bury(bootstrap, source, 20)
+    tool("dlq", "redrive", f"{source}.dlq", "-X", "queue.buffering.max.messages=5")
+    wait_until_ended(bootstrap, source)
+    assert len(tool.records(source, "--isolation", "read_committed")) == 20
 
 
 def test_filters_choose_by_reason_time_and_place():

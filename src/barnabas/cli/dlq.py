@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _REASONS_SHOWN: Final = 3
 _VALUE_SHOWN: Final = 500
+_REFUSED_SHOWN: Final = 20
 
 
 @click.group()
@@ -205,12 +206,15 @@ def redrive(connection: Connection, topic: str, *, dry_run: bool, **options: Any
     _tell(connection, topic, chosen, dry_run=False)
     if chosen.homeless:
         raise Failure(f"{counted(len(chosen.homeless), 'letter')} of {topic} do not say where they came from", "--to TOPIC sends them there")  # fmt: skip
+    if chosen.refused:
+        raise Failure(f"{counted(len(chosen.refused), 'letter')} of {topic} cannot be sent: no such record is taken there", "--to TOPIC sends elsewhere; a larger max.message.bytes of their topic takes larger ones")  # fmt: skip
 
 
 def _tell(connection: Connection, topic: str, chosen: Plan, *, dry_run: bool) -> None:
     by_topic = Counter(target for _, target in chosen.sent)
     if not connection.wants_table:
-        told = {"topic": topic, "dry_run": dry_run, "sent": dict(by_topic), "already_redriven": chosen.done, "without_source": len(chosen.homeless), "cut": len(chosen.cut)}  # fmt: skip
+        refused = [{"partition": letter.record.partition, "offset": letter.record.offset, "reason": why} for letter, why in chosen.refused]  # fmt: skip
+        told = {"topic": topic, "dry_run": dry_run, "sent": dict(by_topic), "already_redriven": chosen.done, "without_source": len(chosen.homeless), "cut": len(chosen.cut), "refused": refused}  # fmt: skip
         emit(told, connection.output)
         return
     verb = "would send" if dry_run else "sent"
@@ -224,3 +228,12 @@ def _tell(connection: Connection, topic: str, chosen: Plan, *, dry_run: bool) ->
         click.echo(
             f"left out {counted(len(chosen.cut), 'letter')} of which only a part was kept: too large"
         )
+    _tell_refused(chosen.refused)
+
+
+def _tell_refused(refused: Sequence[tuple[Letter, str]]) -> None:
+    for letter, why in refused[:_REFUSED_SHOWN]:
+        click.echo(f"left out {letter.record.partition}:{letter.record.offset}: {why}")
+    more = len(refused) - _REFUSED_SHOWN
+    if more > 0:
+        click.echo(f"left out {more} more for such reasons")

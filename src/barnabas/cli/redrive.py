@@ -4,31 +4,40 @@ One job: transactions of records and of notes that they were sent. Must not know
 
 A letter's record and its note in `TOPIC.redriven` are of one transaction: both are there or neither, whenever this is killed. One transactional id for each dead-letter topic: who begins
 later fences who began before, and reads the notes only after that. So two at once, or one after a kill, send nothing twice. The id's rights: Write on both topics, Describe and Write on
-the transactional id `barnabas-redrive-TOPIC`.
+the transactional id `barnabas-redrive-TOPIC`; with DescribeConfigs on the topics, letters that these would refuse are known before and left out.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from barnabas.cli.connection import admin_api
+from barnabas.cli.connection import admin_api, wait_until
 from barnabas.cli.dead_letters import DONE_SUFFIX, Note
-from barnabas.cli.failure import Failure, failure, reason
+from barnabas.cli.failure import Failure, failure
 from barnabas.cli.own_client import open_client
 from barnabas.client.errors import ClientError, UnknownTopic
+from barnabas.wire.batch import Record as BatchRecord
+from barnabas.wire.batch import build
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from confluent_kafka import KafkaError, Producer
 
     from barnabas.cli.connection import Connection
     from barnabas.cli.dead_letters import Letter, Letters, Wanted
+    from barnabas.client.topics import TopicLimits
 
 #: A transaction holds back readers of the topic until it ends.
 _LETTERS_PER_TRANSACTION: Final = 500
+#: As large as librdkafka can: what a topic takes is its broker's to say, and letters may be larger than the million that is the default.
+_LETTER_BYTES_MAX: Final = 1_000_000_000
 _ID: Final = "barnabas-redrive-"
+#: librdkafka sends no more than this as one batch, but for a record that is larger by itself.
+_BATCH_BYTES: Final = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,8 @@ class Plan:
     """A part of them is gone: what is left is not the record that it was."""
     done: int
     """Letters that are meant and were sent back before."""
+    refused: list[tuple[Letter, str]] = field(default_factory=list)
+    """Letters that their topic does not take, and why; known once it was asked."""
 
 
 def plan(letters: Sequence[Letter], wanted: Wanted, to: str | None) -> Plan:
@@ -57,6 +68,26 @@ def plan(letters: Sequence[Letter], wanted: Wanted, to: str | None) -> Plan:
     )
 
 
+def without_refused(chosen: Plan, limits: Mapping[str, TopicLimits]) -> Plan:
+    """Leave out letters that their topic would refuse: one of them would fail its whole transaction, in every run."""
+    found = [(letter, topic, _refusal(letter, topic, limits[topic])) for letter, topic in chosen.sent]  # fmt: skip
+    return replace(
+        chosen,
+        sent=[(letter, topic) for letter, topic, why in found if why is None],
+        refused=[(letter, why) for letter, _, why in found if why is not None],
+    )
+
+
+def _refusal(letter: Letter, topic: str, limits: TopicLimits) -> str | None:
+    record = letter.record
+    if limits.is_compacted and record.key is None:
+        return f"{topic} is compacted and takes no records without a key"
+    size_bytes = len(build([BatchRecord(0, 0, record.key, record.value, letter.headers)]))
+    if limits.max_message_bytes is not None and size_bytes > limits.max_message_bytes:
+        return f"{topic} takes {limits.max_message_bytes:,} bytes (max.message.bytes), this has {size_bytes:,}"
+    return None
+
+
 class Redrive:
     """Sends letters of one dead-letter topic."""
 
@@ -69,22 +100,24 @@ class Redrive:
         self._keep_timestamps = keep_timestamps
         self._topic_id: str | None = None
         self._problem: KafkaError | None = None
+        self._limits: dict[str, TopicLimits] = {}
 
     def run(
         self, letters: Letters, choose: Callable[[Sequence[Letter]], Plan], on_sent: Callable[[int], object]
     ) -> Plan:  # fmt: skip
-        """Choose among the letters once nobody else sends them, and send; returns what was chosen. Failure if it cannot be sent: then none of the last transaction was."""
+        """Choose among the letters once nobody else sends them, and send; returns what became of them. Failure if sending fails: then none of the last transaction was sent."""
         from confluent_kafka import KafkaException
 
         self._create_notes()
-        producer = self._connection.producer(
-            {"transactional.id": f"{_ID}{self._topic}", "partitioner": "murmur2_random", "linger.ms": 5}
-        )  # fmt: skip
+        producer = self._connection.producer({
+            "transactional.id": f"{_ID}{self._topic}", "partitioner": "murmur2_random", "linger.ms": 5, "batch.size": _BATCH_BYTES, "message.max.bytes": _LETTER_BYTES_MAX,
+        })  # fmt: skip
         try:
             producer.init_transactions(self._connection.timeout_s)
             self._topic_id = letters.topic_id(self._topic)
             chosen = choose(letters.read(self._topic))
-            partitions = self._partitions({topic for _, topic in chosen.sent})
+            partitions = self._look_at({topic for _, topic in chosen.sent})
+            chosen = without_refused(chosen, self._limits)
             for start in range(0, len(chosen.sent), _LETTERS_PER_TRANSACTION):
                 batch = chosen.sent[start : start + _LETTERS_PER_TRANSACTION]
                 self._send(producer, batch, partitions)
@@ -92,12 +125,19 @@ class Redrive:
             self._forget_old(producer, letters)
         except KafkaException as raised:
             raise failure(f"sending letters of {self._topic}", raised.args[0]) from None
+        except BufferError:
+            raise Failure(
+                f"sending letters of {self._topic}: what waits to be sent leaves no room for a letter",
+                "-X queue.buffering.max.kbytes=... lets more wait",
+            ) from None
         return chosen
 
-    def _partitions(self, topics: set[str]) -> dict[str, int]:
+    def _look_at(self, topics: set[str]) -> dict[str, int]:
+        """Ask what topics take; returns how many partitions each has."""
         try:
             with open_client(self._connection) as client:
                 found = client.partitions(sorted(topics)) if topics else {}
+                self._limits = {topic: client.topic_limits(topic) for topic in found}
         except UnknownTopic as problem:
             raise Failure(str(problem), "--to TOPIC sends them elsewhere") from None
         except ClientError as problem:
@@ -107,18 +147,39 @@ class Redrive:
     def _send(
         self, producer: Producer, batch: Sequence[tuple[Letter, str]], partitions: dict[str, int]
     ) -> None:
-        """One transaction: it ends as a whole, whatever becomes of this process."""
+        with self._transaction(producer):
+            for letter, topic in batch:
+                self._produce(producer, letter, topic, partitions[topic])
+                self._note(producer, Note(letter.place, self._topic_id), topic.encode())
+                producer.poll(0)
+                # A batch of several could be more than the topic takes, though none of them is.
+                if (self._limits[topic].max_message_bytes or _BATCH_BYTES) < _BATCH_BYTES:
+                    self._wait(producer)
+
+    @contextmanager
+    def _transaction(self, producer: Producer) -> Iterator[None]:
+        """One transaction: it ends as a whole, whatever becomes of this process, and at once if anything goes wrong, so that no reader waits for its end."""
+        from confluent_kafka import KafkaException
+
+        self._problem = None
         producer.begin_transaction()
-        for letter, topic in batch:
-            self._produce(producer, letter, topic, partitions[topic])
-            note = Note(letter.place, self._topic_id)
-            producer.produce(self._topic + DONE_SUFFIX, topic.encode(), note.key, on_delivery=self._on_delivery)  # fmt: skip
-            producer.poll(0)
-        producer.flush(self._connection.timeout_s)
-        if self._problem is not None:
-            producer.abort_transaction(self._connection.timeout_s)
-            raise Failure(f"sending letters of {self._topic}: {reason(self._problem)}; none of these {len(batch)} was sent")  # fmt: skip
-        producer.commit_transaction(self._connection.timeout_s)
+        try:
+            yield
+            self._wait(producer)
+            if self._problem is not None:
+                raise KafkaException(self._problem)
+            producer.commit_transaction(self._connection.timeout_s)
+        except BaseException as raised:
+            with suppress(KafkaException):  # what went wrong first is told
+                producer.abort_transaction(self._connection.timeout_s)
+            if isinstance(raised, KafkaException) and self._problem is not None:
+                # Once a record is refused, librdkafka says of each call only that it is in no state for it.
+                raise KafkaException(self._problem) from None
+            raise
+
+    def _wait(self, producer: Producer) -> None:
+        """Until everything is acknowledged, or something is refused: after that nothing more is sent."""
+        wait_until(lambda: not producer.flush(0) or self._problem is not None, self._connection.timeout_s)  # fmt: skip
 
     def _produce(self, producer: Producer, letter: Letter, topic: str, count: int) -> None:
         """The record as it was, to the partition it came from, if that is there."""
@@ -131,10 +192,24 @@ class Redrive:
             where["timestamp"] = int(stamp)
         record = letter.record
         headers = list(letter.headers)
-        producer.produce(topic, record.value, record.key, headers=headers, on_delivery=self._on_delivery, **where)  # type: ignore[arg-type]  # fmt: skip
+        self._hand_over(producer, partial(producer.produce, topic, record.value, record.key, headers=headers, **where))  # type: ignore[arg-type]  # fmt: skip
+
+    def _note(self, producer: Producer, note: Note, value: bytes | None) -> None:
+        self._hand_over(
+            producer, partial(producer.produce, self._topic + DONE_SUFFIX, value, note.key)
+        )
+
+    def _hand_over(self, producer: Producer, produce: Callable[..., None]) -> None:
+        """Give librdkafka a record; if it has no room, again once what waits is sent."""
+        try:
+            produce(on_delivery=self._on_delivery)
+        except BufferError:
+            self._wait(producer)
+            produce(on_delivery=self._on_delivery)
 
     def _on_delivery(self, error: KafkaError | None, _message: object) -> None:
-        if error is not None:
+        # The first says why; others were purged because of it.
+        if error is not None and self._problem is None and not error.name().startswith("_PURGE"):
             self._problem = error
 
     def _forget_old(self, producer: Producer, letters: Letters) -> None:
@@ -142,10 +217,9 @@ class Redrive:
         gone = list(self._gone(letters))
         if not gone:
             return
-        producer.begin_transaction()
-        for note in gone:
-            producer.produce(self._topic + DONE_SUFFIX, None, note.key)
-        producer.commit_transaction(self._connection.timeout_s)
+        with self._transaction(producer):
+            for note in gone:
+                self._note(producer, note, None)
 
     def _gone(self, letters: Letters) -> Iterator[Note]:
         starts = letters.starts(self._topic)
