@@ -133,6 +133,34 @@ def test_a_name_that_is_no_dead_letter_topic_makes_none(tool, bootstrap):
     assert "nothing.dlq.redriven" not in tool("topic", "list").text
 
 
+def test_a_dry_run_tells_of_letters_that_do_not_say_where_from(tool, source, bootstrap):
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    producer.produce(f"{source}.dlq", b"alone")
+    assert producer.flush(60) == 0
+    planned = tool("dlq", "redrive", f"{source}.dlq", "--dry-run", code=1)
+    assert "nothing" not in planned.text
+    assert "1 letter" in planned.said
+    assert "--to TOPIC" in planned.said
+
+
+def test_a_topic_without_dead_letters_is_not_redriven(tool, source, bootstrap):
+    tool("produce", source, stdin="an order\n")
+    for mode in ([], ["--dry-run"]):
+        refused = tool("dlq", "redrive", source, *mode, code=1)
+        assert f"{source} is no topic of dead letters" in refused.said
+        assert f"did you mean {source}.dlq?" in refused.said
+    assert f"{source}.redriven" not in tool("topic", "list").text
+    assert "no topic nothing.redriven" in tool("dlq", "redrive", "nothing.redriven", code=1).said
+
+
+def test_a_topic_of_another_name_with_dead_letters_is_redriven(tool, source, bootstrap):
+    tool("topic", "create", f"{source}-bad")
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    producer.produce(f"{source}-bad", b"alone", headers=[("barnabas.topic", source)])
+    assert producer.flush(60) == 0
+    assert tool.json("dlq", "redrive", f"{source}-bad")["sent"] == {source: 1}
+
+
 def test_what_was_cut_to_fit_is_not_sent_back(tool, source, bootstrap):
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     for value, headers in ((b"whole", []), (b"par", [("barnabas.value.bytes", b"9000000")])):

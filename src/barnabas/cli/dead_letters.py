@@ -8,7 +8,9 @@ the record that was sent, so it is never wrong. A topic that is deleted and made
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.cli.consume import Range, Reader
@@ -21,7 +23,7 @@ from barnabas.client.settings import READ_COMMITTED
 from barnabas.model.ids import ZERO_TOPIC_ID, TopicId, TopicPartition, topic_id_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable
 
     from barnabas.cli.connection import Connection
     from barnabas.cli.record import Headers, Record
@@ -31,9 +33,16 @@ SUFFIX: Final = ".dlq"
 DONE_SUFFIX: Final = ".redriven"
 _OURS: Final = "barnabas."
 _GROUP: Final = "barnabas-cli"
+_WHERE: Final = "`barnabas dlq list` shows those with dead letters"
+#: Dead letters all have headers of ours: the first records tell whether a topic has such. A mistaken name may be that of a topic of millions.
+_LOOKED_AT: Final = 100
 
 Place = tuple[int, int]
 """Partition and offset in the dead-letter topic."""
+
+
+class _TopicMissing(Failure):
+    """There is no such topic."""
 
 
 class Note(NamedTuple):
@@ -132,6 +141,12 @@ class Wanted:
         return not self.places or letter.place in self.places
 
 
+def newest_of(letters: Iterable[Letter], count: int) -> list[Letter]:
+    """Take the newest letters of all partitions, in the order of their times."""
+    by_time = sorted(letters, key=lambda letter: (letter.record.timestamp or 0, letter.place))
+    return by_time[-count:]
+
+
 class Letters:
     """Reads the dead letters of a cluster."""
 
@@ -143,6 +158,16 @@ class Letters:
         """Name the dead-letter topics there are."""
         with open_client(self._connection) as client:
             return sorted(topic for topic in client.topics() if topic.endswith(SUFFIX))
+
+    def check(self, topic: str) -> None:
+        """Failure if a topic is not there, or has no dead letters: neither its name nor the headers of its first records say so."""
+        with closing(self._records(topic)) as records:
+            first = [Letter.of(record, ()) for record in islice(records, _LOOKED_AT)]
+        if topic.endswith(SUFFIX) or any(letter.told for letter in first):
+            return
+        meant = topic + SUFFIX
+        known = f"did you mean {meant}?" if meant in self.topics() else _WHERE
+        raise Failure(f"{topic} is no topic of dead letters: it is not named SOURCE{SUFFIX}, and its records have no headers {_OURS}*", known)  # fmt: skip
 
     def read(self, topic: str) -> list[Letter]:
         """Read every letter of a topic, in the order of partitions and offsets; Failure if it is not there."""
@@ -164,7 +189,7 @@ class Letters:
                 note = Note.parse(record.key)
                 if note is not None:
                     (found.add if record.value is not None else found.discard)(note)
-        except UnknownTopic:
+        except _TopicMissing:
             return set()
         return found
 
@@ -184,16 +209,14 @@ class Letters:
         with open_client(self._connection) as client:
             return {partition: each.start for partition, each in _ranges(client, topic).items()}
 
-    def _records(self, topic: str) -> Iterator[Record]:
+    def _records(self, topic: str) -> Generator[Record, None, None]:
         from confluent_kafka import TopicPartition as Assigned
 
         try:
             with open_client(self._connection) as client:
                 ranges = _ranges(client, topic)
         except UnknownTopic:
-            if topic.endswith(DONE_SUFFIX):
-                raise
-            raise Failure(f"there is no topic {topic}", "`barnabas dlq list` shows those with dead letters") from None  # fmt: skip
+            raise _TopicMissing(f"there is no topic {topic}", _WHERE) from None
         except ClientError as problem:
             raise Failure(str(problem)) from None
         ranges = {partition: each for partition, each in ranges.items() if each.start != each.end}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from barnabas.cli.connection import connected
-from barnabas.cli.dead_letters import Letters, Wanted
+from barnabas.cli.dead_letters import Letters, Wanted, newest_of
 from barnabas.cli.failure import Failure
 from barnabas.cli.outlook import moment
 from barnabas.cli.output import counted, emit, table
@@ -127,10 +127,11 @@ def show(
     """Show dead letters of a topic: reason, where from, the record and the stack."""
     wanted = Wanted(reason, since, places)
     found = [letter for letter in Letters(connection).read(topic) if wanted.takes(letter)]
+    newest = newest_of(found, count)
     if not connection.wants_table:
-        emit([_as_json(letter) for letter in found[-count:]], connection.output)
+        emit([_as_json(letter) for letter in newest], connection.output)
         return
-    for letter in found[-count:]:
+    for letter in newest:
         click.echo(_page(letter))
     if len(found) > count:
         click.echo(f"these are the newest {count} of {counted(len(found), 'letter')}: --count shows more")  # fmt: skip
@@ -197,13 +198,15 @@ def redrive(connection: Connection, topic: str, *, dry_run: bool, **options: Any
     """
     wanted = Wanted(options["reason"], options["since"], options["places"])
     letters = Letters(connection)
+    letters.check(topic)  # a name that is mistaken must not make a topic for notes
     if dry_run:
-        _tell(connection, topic, plan(letters.read(topic), wanted, options["to"]), dry_run=True)
-        return
-    letters.read(topic)  # a name that is mistaken must not make a topic for notes
-    driver = Redrive(connection, topic, keep_timestamps=options["keep_timestamps"])
-    chosen = driver.run(letters, lambda found: plan(found, wanted, options["to"]), lambda _: None)
-    _tell(connection, topic, chosen, dry_run=False)
+        chosen = plan(letters.read(topic), wanted, options["to"])
+    else:
+        driver = Redrive(connection, topic, keep_timestamps=options["keep_timestamps"])
+        chosen = driver.run(
+            letters, lambda found: plan(found, wanted, options["to"]), lambda _: None
+        )
+    _tell(connection, topic, chosen, dry_run=dry_run)
     if chosen.homeless:
         raise Failure(f"{counted(len(chosen.homeless), 'letter')} of {topic} do not say where they came from", "--to TOPIC sends them there")  # fmt: skip
     if chosen.refused:
@@ -220,7 +223,7 @@ def _tell(connection: Connection, topic: str, chosen: Plan, *, dry_run: bool) ->
     verb = "would send" if dry_run else "sent"
     for target, count in sorted(by_topic.items()):
         click.echo(f"{verb} {counted(count, 'letter')} of {topic} to {target}")
-    if not by_topic:
+    if not (by_topic or chosen.homeless or chosen.refused):
         click.echo(f"nothing of {topic} is left to send")
     if chosen.done:
         click.echo(f"left out {counted(chosen.done, 'letter')} that had been sent back before")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from barnabas.cli.dead_letters import Note
+from barnabas.cli.dead_letters import Letter, Note, newest_of
+from barnabas.cli.record import Record
 
 ID = "aB3-_8xyzQ0123456789_w"
 
@@ -26,3 +27,11 @@ def test_a_note_is_about_the_topic_it_names_and_no_later_one_of_that_name():
     assert not Note((0, 0), ID).is_about("another")
     assert Note((0, 0), None).is_about(ID)
     assert Note((0, 0), ID).is_about(None)
+
+
+def test_the_newest_letters_are_those_of_the_latest_time_in_whichever_partition():
+    def letter(partition, offset, timestamp):
+        return Letter.of(Record("a.dlq", partition, offset, timestamp, None, None, b"", ()), ())
+
+    letters = [letter(0, 0, 20), letter(0, 1, 40), letter(1, 0, 10), letter(1, 1, 30)]
+    assert [each.place for each in newest_of(letters, 3)] == [(0, 0), (1, 1), (0, 1)]
