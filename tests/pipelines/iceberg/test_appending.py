@@ -68,6 +68,33 @@ def test_a_commit_that_fails_has_added_nothing(place, look, monkeypatch):
     assert numbers(look()) == [1, 2]
 
 
+def meanwhile(monkeypatch, act):
+    """Do something once, between what a batch has read of the table and its commit."""
+    commit_table = appending.SqlCatalog.commit_table
+    acts = [act]
+
+    def later(catalog, *args, **more):
+        if acts:
+            acts.pop()()
+        return commit_table(catalog, *args, **more)
+
+    monkeypatch.setattr(appending.SqlCatalog, "commit_table", later)
+
+
+def test_a_batch_that_two_drivers_commit_at_once_counts_once(place, look, monkeypatch):
+    AppendedTable(*place).append("q", 0, rows(1), "hour")
+    meanwhile(monkeypatch, lambda: AppendedTable(*place).append("q", 1, rows(2), "hour"))
+    assert not AppendedTable(*place).append("q", 1, rows(2), "hour")
+    assert numbers(look()) == [1, 2]
+
+
+def test_queries_that_commit_at_once_both_count(place, look, monkeypatch):
+    AppendedTable(*place).append("q", 0, rows(1), "hour")
+    meanwhile(monkeypatch, lambda: AppendedTable(*place).append("other", 0, rows(2), "hour"))
+    assert AppendedTable(*place).append("q", 1, rows(3), "hour")
+    assert numbers(look()) == [1, 2, 3]
+
+
 def test_a_table_without_parts(place, look):
     AppendedTable(*place).append("q", 0, rows(1))
     AppendedTable(*place).append("q", 1, rows())

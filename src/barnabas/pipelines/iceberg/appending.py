@@ -3,8 +3,8 @@
 Job: open or make the table, append a batch, keep the number of files small. Must not know Spark, nor where rows come from.
 
 Invariants: the number of a query's last batch is a property of the table, changed by the very commit that adds the rows, so a batch counts once; who
-commits at the same time makes one of both fail, and a failed commit has added nothing. A part (an identity partition) that has gathered MANY_FILES files
-is written again as a whole, so there are never more.
+commits at the same time makes one of both fail, which then looks again whether the batch is there; a failed commit has added nothing. A part (an identity
+partition) that has gathered MANY_FILES files is written again as a whole, so there are never more.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
+    CommitFailedException,
     NamespaceAlreadyExistsError,
     NoSuchTableError,
     TableAlreadyExistsError,
 )
 from pyiceberg.expressions import EqualTo
+from pyiceberg.table import TableProperties
 from pyiceberg.transforms import IdentityTransform
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 MANY_FILES: Final = 16
 #: The name that the catalog's own tables know it by: who else opens it must use the same.
 CATALOG: Final = "barnabas"
+#: How often a batch is tried, while others commit before it.
+_TRIES: Final = 5
 _BATCH: Final = "barnabas.batch."
 _is_equal: Any = EqualTo
 
@@ -46,7 +50,14 @@ class AppendedTable:
 
     def append(self, query: str, batch: int, rows: pa.Table, partition_by: str = "") -> bool:
         """Append a batch; return whether it was new. The table is made with the columns of the first."""
-        table = self._table(rows.schema, partition_by)
+        for _ in range(_TRIES - 1):
+            with suppress(CommitFailedException):
+                return self._append(query, batch, rows, partition_by)
+        return self._append(query, batch, rows, partition_by)
+
+    def _append(self, query: str, batch: int, rows: pa.Table, partition_by: str) -> bool:
+        """Try once; CommitFailedException if somebody else was faster."""
+        table = _without_retries(self._table(rows.schema, partition_by))
         if int(table.properties.get(_BATCH + query, -1)) >= batch:
             return False
         with table.transaction() as transaction:
@@ -87,6 +98,16 @@ class AppendedTable:
         )
         here = rows[partition_by].unique().to_pylist()
         return [value for value in here if counts[value] >= MANY_FILES - 1]
+
+
+def _without_retries(table: Table) -> Table:
+    """Let commits of this object fail when another was faster: that may have been this very batch, by a driver that was thought dead, and pyiceberg would add the rows to what it left.
+
+    The property is of this object alone: what is in the catalog stays as it is.
+    """
+    properties = {**table.metadata.properties, TableProperties.COMMIT_NUM_RETRIES: "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": properties})
+    return table
 
 
 def _equals(rows: pa.Table, column: str, value: Any) -> Any:  # noqa: ANN401  # pyarrow is untyped
