@@ -95,6 +95,79 @@ def test_queries_that_commit_at_once_both_count(place, look, monkeypatch):
     assert numbers(look()) == [1, 2, 3]
 
 
+def files_on_disk(tmp_path):
+    return {
+        f"file://{each}" for each in tmp_path.joinpath("warehouse").rglob("*") if each.is_file()
+    }
+
+
+SHORT = {
+    "history.expire.max-snapshot-age-ms": "0",
+    "history.expire.min-snapshots-to-keep": "2",
+    "write.metadata.previous-versions-max": "3",
+}
+
+
+def test_old_snapshots_go_with_their_files_and_no_batch_counts_again(
+    place, look, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(appending, "MANY_FILES", 3)
+    monkeypatch.setattr(appending, "MANY_SNAPSHOTS", 4)
+    table = AppendedTable(*place)
+    table.append("q", 0, rows(0), "hour")
+    first = look()
+    first.manage_snapshots().create_tag(first.current_snapshot().snapshot_id, "kept").commit()
+    with look().transaction() as changing:
+        changing.set_properties(SHORT)
+    for batch in range(1, 20):
+        table.append("q", batch, rows(batch), "hour")
+    for batch in range(20):
+        assert not table.append("q", batch, rows(batch), "hour")
+    now = look()
+    assert numbers(now) == list(range(20))
+    # The tag, two that are kept, and what has not become many yet: a batch makes up to three.
+    assert len(now.metadata.snapshots) <= 1 + 2 + 4 + 3
+    assert now.scan(snapshot_id=first.current_snapshot().snapshot_id).to_arrow()["n"].to_pylist() == [0]  # fmt: skip
+    needed = appending._files(now, now.metadata.snapshots)
+    metadata = {each.metadata_file for each in now.metadata.metadata_log}
+    assert files_on_disk(tmp_path) == needed | metadata | {now.metadata_location}
+
+
+def test_snapshots_of_a_table_that_was_made_elsewhere_stay(place, look, monkeypatch):
+    monkeypatch.setattr(appending, "MANY_SNAPSHOTS", 1)
+    table = AppendedTable(*place)
+    table.append("q", 0, rows(0))
+    with look().transaction() as changing:
+        changing.remove_properties("history.expire.max-snapshot-age-ms")
+    for batch in range(1, 5):
+        table.append("q", batch, rows(batch))
+    assert len(look().metadata.snapshots) == 5
+
+
+def test_a_new_table_keeps_few_metadata_files(place, look, tmp_path):
+    table = AppendedTable(*place)
+    for batch in range(30):
+        table.append("q", batch, rows(batch))
+    assert len(list(tmp_path.rglob("*.metadata.json"))) <= 21
+
+
+def test_expiring_that_fails_does_not_fail_the_batch(place, look, monkeypatch):
+    monkeypatch.setattr(appending, "MANY_SNAPSHOTS", 1)
+    table = AppendedTable(*place)
+    table.append("q", 0, rows(0))
+    with look().transaction() as changing:
+        changing.set_properties(SHORT)
+    table.append("q", 1, rows(1))
+
+    def lost(*_args):
+        raise FileNotFoundError("a manifest")
+
+    monkeypatch.setattr(appending, "_files", lost)
+    for batch in range(2, 5):
+        assert table.append("q", batch, rows(batch))
+    assert numbers(look()) == list(range(5))
+
+
 def test_a_table_without_parts(place, look):
     AppendedTable(*place).append("q", 0, rows(1))
     AppendedTable(*place).append("q", 1, rows())
