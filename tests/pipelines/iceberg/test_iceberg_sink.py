@@ -1,13 +1,16 @@
 """A stream of a real Spark into a real Iceberg table."""
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql.types import IntegerType, StructType, TimestampType
 from topic_kit import make_topic, produce
 
+from barnabas.pipelines.iceberg import writer
 from barnabas.pipelines.iceberg.appending import CATALOG
 from barnabas.pipelines.iceberg.writer import IcebergWriter
 from barnabas.pipelines.problem import PipelineProblem
+from barnabas.pipelines.staging import Attempt
 
 # Spark, on a machine with much else to do.
 pytestmark = pytest.mark.timeout(900)
@@ -42,6 +45,25 @@ def test_each_batch_once(spark, bootstrap, topic, tmp_path):
     assert [
         each for each in (tmp_path / "warehouse" / "_barnabas_staged").rglob("*") if each.is_file()
     ] == []
+
+
+def test_what_a_killed_driver_left_is_removed_with_the_next_batch(tmp_path, monkeypatch):
+    place = {"uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/warehouse"}
+    sink = IcebergWriter({**place, "table": "shop.numbers"}, StructType().add("n", IntegerType()))
+
+    def write(query, batch, number):
+        monkeypatch.setattr(writer, "this_attempt", lambda: Attempt(query, batch, "0-0"))
+        return sink.write(iter([pa.record_batch({"n": pa.array([number], pa.int32())})]))
+
+    write("q", 3, 1)  # and its driver is killed
+    others = write("other", 0, 2)
+    early = write("q", 5, 3)
+    sink.commit([write("q", 4, 1)], 4)
+    left = [str(each) for each in (tmp_path / "warehouse" / "_barnabas_staged").rglob("*.parquet")]
+    assert sorted(left) == sorted([others.name, early.name])
+    sink.commit([early], 5)
+    found = SqlCatalog(CATALOG, **place).load_table("shop.numbers").scan().to_arrow()
+    assert sorted(found["n"].to_pylist()) == [1, 3]
 
 
 @pytest.mark.parametrize(

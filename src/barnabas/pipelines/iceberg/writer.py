@@ -2,8 +2,9 @@
 
 Job: options, and what Spark asks of a writer. Must not know Iceberg (`appending.py`).
 
-Invariants: tasks only put their rows down beside the table, where nobody reads them; the driver appends a batch with its number in one commit, and then removes
-what was put down. A query is known by the id that its checkpoint keeps.
+Invariants: tasks only put their rows down beside the table, where nobody reads them, in a folder of their query and batch; the driver appends a batch with its
+number in one commit, and then removes what was put down for it and for those before, also by drivers that were killed. A query is known by the id that its
+checkpoint keeps.
 """
 
 from __future__ import annotations
@@ -51,36 +52,40 @@ class IcebergWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Put down what one task has."""
-        query = this_attempt().query
+        attempt = this_attempt()
         batches = [each for each in iterator if each.num_rows]
         if not batches:
-            return Staged(query, "")
-        store, folder = self._store()
+            return Staged(attempt.query, "")
+        store, above = self._store(attempt.query)
+        folder = f"{above}/{attempt.batch}"
         store.create_dir(folder)
         path = f"{folder}/{uuid.uuid4()}.parquet"
         parquet.write_table(pa.Table.from_batches(batches), path, filesystem=store)
-        return Staged(query, path)
+        return Staged(attempt.query, path)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Append the batch."""
         left = staged(messages)
         if not left:
             return
-        paths = [each.name for each in left]
-        store, _ = self._store()
-        rows = pa.concat_tables([parquet.read_table(each, filesystem=store) for each in paths])
+        query = left[0].query
+        store, folder = self._store(query)
+        rows = pa.concat_tables([parquet.read_table(each.name, filesystem=store) for each in left])
         table = AppendedTable(self._uri, self._warehouse, self._name)
-        table.append(left[0].query, batchId, rows, self._partition_by)
-        _remove(store, paths)
+        table.append(query, batchId, rows, self._partition_by)
+        for each in store.get_file_info(files.FileSelector(folder, allow_not_found=True)):
+            if each.base_name.isdecimal() and int(each.base_name) <= batchId:
+                store.delete_dir(each.path)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Remove what was put down: the batch is run again."""
-        store, _ = self._store()
+        store, _ = self._store("")
         _remove(store, [each.name for each in staged(messages)])
 
-    def _store(self) -> tuple[Any, str]:
+    def _store(self, query: str) -> tuple[Any, str]:
+        """Give the file system, and where a query puts rows down."""
         store, path = files.FileSystem.from_uri(self._warehouse)
-        return store, f"{path}/{_STAGED}/{self._name}"
+        return store, f"{path}/{_STAGED}/{self._name}/{query}"
 
 
 _MEANINGS: Final = {
