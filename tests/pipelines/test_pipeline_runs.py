@@ -248,3 +248,31 @@ def test_everything_that_is_wrong_is_found_before_it_runs(tmp_path, spark, boots
         assert any(told.startswith(each) for told in found), f"{each}\n" + "\n".join(found)
     assert sum("with the sinkId" in told for told in found) == 1
     assert not (project / ".barnabas/continuous/tables").exists()
+
+
+def test_a_batch_that_is_run_again_with_other_cores_is_written_once(project, spark, bootstrap, topic):  # fmt: skip
+    from barnabas.pipelines.continuous import Pipeline
+
+    def run(cores):
+        settings = {"clicks.topic": topic, "spark.sql.leafNodeDefaultParallelism": str(cores)}
+        Pipeline(project, spark, settings).run_available()
+        sent = spark.read.format("barnabas").option("kafka.bootstrap.servers", bootstrap)
+        sent = sent.option("subscribe", f"{topic}-slow").load()
+        return rows(sent.selectExpr("CAST(key AS STRING)"))
+
+    state = project / ".barnabas/continuous"
+
+    def noted():
+        return [each.name for each in (state / "file-tasks").iterdir() if each.is_dir()]
+
+    send(bootstrap, topic, ["ann", "bob", "ann", "bob"])
+    assert run(1) == [("ann",), ("bob",)]
+    # As if it was killed after the tasks of its batch, two files in one, and before Spark noted the end.
+    for note in ("0", ".0.crc"):
+        (state / "checkpoints/send_slow/commits" / note).unlink()
+    assert run(2) == [("ann",), ("bob",)]
+    assert noted() == ["1"]
+    # What comes after that is cut by the cores there are.
+    send(bootstrap, topic, ["cem"], start=7)
+    assert run(2) == [("ann",), ("bob",), ("cem",)]
+    assert noted() == ["2"]

@@ -45,6 +45,9 @@ REFRESH_SETTING: Final = "barnabas.refresh.seconds"
 _REFRESH_S: Final = "30"
 #: Tables here are files and nothing else: partitions are found by looking.
 _OWN_SETTINGS: Final = {"spark.sql.hive.manageFilesourcePartitions": "false"}
+#: Into how many tasks at least Spark cuts the files of a batch: the one, or the other, or as many as it has cores.
+_FILE_TASKS: Final = "spark.sql.files.minPartitionNum"
+_LEAF_TASKS: Final = "spark.sql.leafNodeDefaultParallelism"
 
 
 class Pipeline:
@@ -67,6 +70,7 @@ class Pipeline:
         ordered = waves([work.step for work in works.values()])
         self._waves = [[self._run_of(works[step.name], storage) for step in wave] for wave in ordered]  # fmt: skip
         self.runs = [run for wave in self._waves for run in wave]
+        self._keep_tasks()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self.broken: Exception | None = None
@@ -88,6 +92,17 @@ class Pipeline:
         if work.is_view:
             return ViewRun(work, self._resolver, self._tables)
         return StreamRun(work, self.spark, self._resolver, self._tables, storage)
+
+    def _keep_tasks(self) -> None:
+        """Have a batch that is run again cut into the tasks it had, also with another number of cores: the sink of topics notes by the number of a task what is written."""
+        flows = [
+            run.work.step.name
+            for run in self.runs
+            if isinstance(run, StreamRun) and run.writes_topics
+        ]
+        wanted = self.spark.conf.get(_FILE_TASKS, None) or self.spark.conf.get(_LEAF_TASKS, None)
+        now = int(wanted or self.spark.sparkContext.defaultParallelism)
+        self.spark.conf.set(_FILE_TASKS, str(self._tables.file_tasks(flows, now)))
 
     def table(self, name: str) -> DataFrame:
         """Read a table of the project as it is now."""

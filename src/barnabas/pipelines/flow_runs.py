@@ -15,7 +15,7 @@ from pyspark.pipelines.output import Sink, Table
 from barnabas.pipelines.definitions import told
 from barnabas.pipelines.problem import PipelineProblem, one_sentence
 from barnabas.pipelines.progress import Query, may_have_written, read_batch
-from barnabas.pipelines.sink_topics import create_missing, topics_of
+from barnabas.pipelines.sink_topics import OUR_FORMAT, create_missing, topics_of
 from barnabas.pipelines.stored_tables import FORMAT
 from barnabas.pipelines.supervision import Life
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 TRIGGER_SETTING: Final = "barnabas.trigger.interval"
 NO_DATA_BATCHES: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
+#: Lets Spark put tasks after a shuffle together, by their sizes and the number of cores.
+_TASKS_BY_SIZE: Final = "spark.sql.adaptive.streaming.stateless.enabled"
 
 
 class StreamRun:
@@ -57,6 +59,12 @@ class StreamRun:
         self._must_restart = False
         self._has_worked = False
 
+    @property
+    def writes_topics(self) -> bool:
+        """Whether its rows go to topics, exactly once."""
+        output = self.work.output
+        return isinstance(output, Sink) and output.format == OUR_FORMAT
+
     def start(self, **trigger: Any) -> None:  # noqa: ANN401 - as Spark's `trigger` takes them
         """Start the query from its checkpoint; raises what Spark or the project's code raises."""
         for name in self.work.step.reads:
@@ -67,6 +75,9 @@ class StreamRun:
         if not trigger:
             # Timers ask for batches without data, and runs to the end of what is there would have none: projects switch them off for those.
             conf[NO_DATA_BATCHES] = "true"
+        if self.writes_topics:
+            # A batch that is run again must have the tasks it had: the sink notes by the number of a task what is written.
+            conf[_TASKS_BY_SIZE] = "false"
         before = {key: self._spark.conf.get(key, None) for key in conf}
         self._set(conf)
         try:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from barnabas.pipelines.project import Project
 
 FOLDER: Final = "once"
+#: Into how many tasks at least the files of a batch are cut.
+_FILE_TASKS: Final = "8"
 #: How a plan tells which topics are read.
 _SUBSCRIBED: Final = re.compile(r'key: "subscribe"\s+value: "([^"]+)"')
 
@@ -61,6 +63,9 @@ def server_settings(project: Project) -> dict[str, str]:
         "spark.log.level": "OFF",
         "spark.sql.catalogImplementation": "hive",
         "spark.sql.warehouse.dir": f"{project.storage}/{FOLDER}/tables",
+        # A batch that is run again must have the tasks it had, whatever cores there are: the sink of topics notes by the number of a task what is written.
+        "spark.sql.files.minPartitionNum": _FILE_TASKS,
+        "spark.sql.adaptive.streaming.stateless.enabled": "false",
         "spark.hadoop.javax.jdo.option.ConnectionURL": derby,
         "spark.driver.extraJavaOptions": f"-Dderby.stream.error.file={folder / 'derby.log'}",
         # Workers on a cluster have the environment of whoever started them there.

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from pyspark.pipelines.output import Sink
 
 _TIMEOUT_MS: Final = 30_000
-_OUR_FORMAT: Final = "barnabas"
+OUR_FORMAT: Final = "barnabas"
 
 
 def topics_of(sink: Sink, columns: Sequence[str], topics_read: Iterable[str]) -> list[str]:
     """Name the topics that rows with these columns go to, as far as that can be known before they come."""
-    if sink.format != _OUR_FORMAT:
+    if sink.format != OUR_FORMAT:
         return []
     options = {name.lower(): value for name, value in sink.options.items()}
     named = [options[name] for name in ("topic", "deadlettertopic") if name in options]

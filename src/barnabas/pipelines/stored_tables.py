@@ -92,6 +92,23 @@ class StoredTables:
         if names and not any(name.isdigit() for name in names):
             self._delete(offsets)
 
+    def file_tasks(self, flows: Iterable[str], now: int) -> int:
+        """Say into how many tasks at least the files of a batch are cut: as many as before if one of these flows has a batch that is not through, else `now`, which is noted for the next start."""
+        place = f"{self._storage}/file-tasks"
+        noted = self._numbers(place)
+        if noted and any(map(self._is_within_batch, flows)):
+            return noted[0]
+        self._delete(place)
+        self._make_folder(f"{place}/{now}")
+        return now
+
+    def _is_within_batch(self, flow: str) -> bool:
+        begun, through = (
+            max(self._numbers(f"{self._storage}/checkpoints/{flow}/{each}"), default=-1)
+            for each in ("offsets", "commits")
+        )
+        return begun > through
+
     def _version(self, name: str, version: int) -> str:
         return f"{self._storage}/views/{name}/{version}"
 
@@ -99,8 +116,10 @@ class StoredTables:
         return self._make_folder(self._version(name, 0))
 
     def _versions(self, name: str) -> list[int]:
-        found = self.names(f"{self._storage}/views/{name}")
-        return [int(each) for each in found if each.isdigit()]
+        return self._numbers(f"{self._storage}/views/{name}")
+
+    def _numbers(self, location: str) -> list[int]:
+        return [int(each) for each in self.names(location) if each.isdigit()]
 
     def _current(self, name: str) -> int:
         """Give the newest version that is whole; 0 if there is none."""
