@@ -276,3 +276,74 @@ def test_a_batch_that_is_run_again_with_other_cores_is_written_once(project, spa
     send(bootstrap, topic, ["cem"], start=7)
     assert run(2) == [("ann",), ("bob",), ("cem",)]
     assert noted() == ["2"]
+
+
+def test_options_and_settings_that_a_run_would_fail_on_for_ever_are_found_before(tmp_path, spark, bootstrap):  # fmt: skip
+    from barnabas.pipelines.checking import check
+    from barnabas.pipelines.continuous import Pipeline
+    from barnabas.pipelines.problem import PipelineProblem
+
+    wrong = """
+    from pyspark import pipelines as dp
+
+    def topic(**options):
+        bootstrap = spark.conf.get("barnabas.bootstrap.servers")
+        return spark.readStream.format("barnabas").option("kafka.bootstrap.servers", bootstrap).options(**options).load()
+
+    @dp.table
+    def nothing():
+        return topic()
+
+    @dp.table
+    def start():
+        return topic(subscribe="t", startingOffsets="earlist")
+
+    @dp.table
+    def many():
+        return topic(subscribe="t", maxOffsetsPerTrigger="many")
+
+    @dp.table
+    def assigned():
+        return topic(assign="x")
+
+    @dp.table(spark_conf={"barnabas.trigger.interval": "soon"})
+    def often():
+        return topic(subscribe="t")
+
+    for kind, options in {"nowhere": {}, "barnabas_search": {}, "noop": {}}.items():
+        dp.create_sink(f"to_{kind}", kind, options)
+
+    @dp.append_flow(target="to_nowhere")
+    def a():
+        return topic(subscribe="t")
+
+    @dp.append_flow(target="to_barnabas_search")
+    def b():
+        return topic(subscribe="t")
+
+    @dp.append_flow(target="to_noop")
+    def c():
+        return topic(subscribe="t")
+    """
+    project = make(tmp_path / "wrong", bootstrap, **{"transformations__in two_py": wrong})
+    spec = project / "spark-pipeline.yml"
+    spec.write_text(f"{spec.read_text()}  barnabas.refresh.seconds: 30s\n  barnabas.trigger.interval: often\n")  # fmt: skip
+    found = [str(each) for each in check(project, spark, {}) if each.level == "error"]
+    expected = [
+        "spark-pipeline.yml:8: error: barnabas.refresh.seconds='30s': a number of seconds is expected",
+        "spark-pipeline.yml:9: error: barnabas.trigger.interval='often': a time is expected",
+        "transformations/in two.py:7: error: give one of the options subscribe, subscribePattern, assign",
+        "transformations/in two.py:11: error: startingOffsets cannot be read",
+        "transformations/in two.py:15: error: maxOffsetsPerTrigger='many': a whole number",
+        "transformations/in two.py:19: error: assign cannot be read",
+        "transformations/in two.py:23: error: barnabas.trigger.interval='soon': a time is expected",
+        "transformations/in two.py:30: error: [DATA_SOURCE_NOT_FOUND]",
+        "transformations/in two.py:34: error: the option 'path' of the format barnabas_search is missing",
+    ]
+    assert len(found) == len(expected), "\n".join(found)
+    for told, start in zip(found, expected, strict=True):
+        assert told.startswith(start), f"{start}\n" + "\n".join(found)
+    with pytest.raises(PipelineProblem, match=r"spark-pipeline.yml:8: barnabas.refresh.seconds='30s'"):  # fmt: skip
+        Pipeline(project, spark)
+    with pytest.raises(PipelineProblem, match=r"^barnabas.refresh.seconds='-1'"):
+        Pipeline(project, spark, {"barnabas.refresh.seconds": "-1"})

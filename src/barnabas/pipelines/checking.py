@@ -6,6 +6,7 @@ nor read a record. An error is what keeps it from running; a warning is what may
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 import tempfile
@@ -16,25 +17,27 @@ from typing import TYPE_CHECKING, Any, Final
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.pipelines.output import Sink
+from pyspark.sql.datasource import CaseInsensitiveDict
 
 from barnabas.client.errors import ClientError
 from barnabas.client.settings import ClientSettings, SettingError
 from barnabas.pipelines import definitions
 from barnabas.pipelines.formats import FORMAT_OPTIONS
 from barnabas.pipelines.graph import waves
-from barnabas.pipelines.options import sink_options
+from barnabas.pipelines.intervals import check_interval
+from barnabas.pipelines.lineage import reads_of
+from barnabas.pipelines.options import source_options
 from barnabas.pipelines.problem import PipelineProblem
 from barnabas.pipelines.project import Project, line_of
 from barnabas.pipelines.resolution import Resolver
-from barnabas.pipelines.sink_columns import check_columns
 from barnabas.pipelines.stored_tables import StoredTables
-from barnabas.pipelines.surroundings import surroundings
+from barnabas.pipelines.surroundings import in_this_thread, surroundings
 from barnabas.runtime.blocking_client import BlockingClient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from barnabas.pipelines.definitions import Definitions
     from barnabas.pipelines.resolution import Work
@@ -42,7 +45,12 @@ if TYPE_CHECKING:
 ERROR: Final = "error"
 WARNING: Final = "warning"
 _PATIENCE_MS: Final = 5_000
-_PLACED: Final = re.compile(r"([^\s:]+):(\d+): (.*)", re.DOTALL)
+_PLACED: Final = re.compile(r"([^:\n]+):(\d+): (.*)", re.DOTALL)
+_FORMAT_OPTIONS: Final = tuple(sorted(FORMAT_OPTIONS))
+#: Formats of ours that can be written.
+_OURS: Final = ("barnabas", "barnabas_iceberg", "barnabas_postgres", "barnabas_search")
+#: A sink of Spark's that is no format which could be looked up.
+_IN_MEMORY: Final = "memory"
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,9 @@ class _Check:
         for key, value in {**self._project.configuration, **self._settings}.items():
             try:
                 self._spark.conf.set(key, value)
+                check_interval(self._spark, key, value)
+            except PipelineProblem as problem:
+                yield Finding(ERROR, self._project.spec.name, line_of(self._project.spec, key), str(problem))  # fmt: skip
             except PySparkException:
                 text = f"{key} is settled when Spark starts, and cannot be set by a pipeline: give it to the session, or leave it out"
                 yield Finding(ERROR, self._project.spec.name, line_of(self._project.spec, key), text)  # fmt: skip
@@ -133,20 +144,22 @@ class _Check:
         yield from self._old_checkpoints(works)
 
     def _work(self, work: Work, resolver: Resolver) -> Iterator[Finding]:
-        """What Spark, or our sink, would say when the query starts."""
+        """What Spark, our source or our sinks would say when the query starts."""
         place = work.step.place
         try:
+            for flow in work.flows:
+                for key, value in flow.spark_conf.items():
+                    check_interval(self._spark, key, value)
             frame = resolver.frame(work)
+            for source in reads_of(frame).sources:
+                source_options(source.options, streaming=source.is_stream, more_names=_FORMAT_OPTIONS)  # fmt: skip
             if not work.is_view:
                 self._check_streaming(frame)
-            output = work.output
-            if isinstance(output, Sink) and output.format == "barnabas":
-                names = tuple(sorted(FORMAT_OPTIONS))
-                checked = sink_options(output.options, streaming=True, more_names=names)
-                check_columns(frame.schema, checked.topic)
+            if isinstance(work.output, Sink):
+                self._check_sink(work.output, frame)
         except (PipelineProblem, SettingError) as problem:
             yield Finding.of(f"{place}: {problem}")
-        except (PySparkException, Py4JError) as problem:
+        except (PySparkException, Py4JError, ImportError) as problem:
             yield Finding.of(f"{place}: {definitions.told(problem)}")
 
     def _check_streaming(self, frame: Any) -> None:  # noqa: ANN401 - a frame's Java side is asked
@@ -154,6 +167,19 @@ class _Check:
         checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
         plan = frame._jdf.queryExecution().analyzed()
         checker.checkForStreaming(plan, jvm.org.apache.spark.sql.streaming.OutputMode.Append())
+
+    def _check_sink(self, sink: Sink, frame: DataFrame) -> None:
+        """Look whether there is such a format, and have those of ours check options and columns."""
+        if sink.format == _IN_MEMORY:
+            return
+        jvm: Any = self._spark._jvm
+        with in_this_thread(self._spark):
+            conf = self._spark._jsparkSession.sessionState().conf()
+            jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource(sink.format, conf)  # fmt: skip
+        if sink.format in _OURS:
+            # Spark finds them by the same names.
+            source = importlib.import_module(f"pyspark_{sink.format}").DefaultSource
+            source(CaseInsensitiveDict(sink.options)).streamWriter(frame.schema, overwrite=False)
 
     def _modules(self) -> Iterator[Finding]:
         """Workers import the project's modules, where there is no session to be had."""

@@ -19,6 +19,7 @@ from barnabas.client.settings import SettingError
 from barnabas.pipelines import definitions
 from barnabas.pipelines.flow_runs import StreamRun, ViewRun
 from barnabas.pipelines.graph import waves
+from barnabas.pipelines.intervals import REFRESH_SETTING, check_interval, refresh_seconds
 from barnabas.pipelines.lag import LagMeter
 from barnabas.pipelines.problem import PipelineProblem
 from barnabas.pipelines.project import Project, line_of
@@ -41,8 +42,6 @@ _LAG_S: Final = 2.0
 #: Spark gives a Python process 10 seconds to answer, which cannot be set: too few on a machine with much else to do.
 _SLOW_START: Final = "Python worker failed to connect back"
 _STARTS: Final = 5
-REFRESH_SETTING: Final = "barnabas.refresh.seconds"
-_REFRESH_S: Final = "30"
 #: Tables here are files and nothing else: partitions are found by looking.
 _OWN_SETTINGS: Final = {"spark.sql.hive.manageFilesourcePartitions": "false"}
 #: Into how many tasks at least Spark cuts the files of a batch: the one, or the other, or as many as it has cores.
@@ -71,6 +70,7 @@ class Pipeline:
         self._waves = [[self._run_of(works[step.name], storage) for step in wave] for wave in ordered]  # fmt: skip
         self.runs = [run for wave in self._waves for run in wave]
         self._keep_tasks()
+        self._refresh_s = refresh_seconds(self.spark.conf.get(REFRESH_SETTING, None))
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self.broken: Exception | None = None
@@ -81,11 +81,14 @@ class Pipeline:
     def _configure(self, settings: Mapping[str, str]) -> None:
         wanted = {**_OWN_SETTINGS, **self.project.configuration, **settings}
         for key, value in wanted.items():
+            spec = self.project.spec
+            place = f"{spec.name}:{line_of(spec, key)}: " if key not in settings else ""
             try:
                 self.spark.conf.set(key, value)
+                check_interval(self.spark, key, value)
+            except PipelineProblem as problem:
+                raise PipelineProblem(f"{place}{problem}") from None
             except PySparkException as problem:
-                spec = self.project.spec
-                place = f"{spec.name}:{line_of(spec, key)}: " if key not in settings else ""
                 raise PipelineProblem(f"{place}{key} is settled when Spark starts, and cannot be set by a pipeline ({definitions.told(problem)})") from None  # fmt: skip
 
     def _run_of(self, work: Work, storage: str) -> StreamRun | ViewRun:
@@ -218,7 +221,7 @@ class Pipeline:
             # A query that joins a view keeps the files it began with.
             if isinstance(run, StreamRun) and changed & run.work.step.reads:
                 run.ask_restart()
-        return float(self.spark.conf.get(REFRESH_SETTING, _REFRESH_S) or _REFRESH_S)
+        return self._refresh_s
 
     def _is_due(self, run: ViewRun) -> bool:
         """Say whether what it reads has changed; what is no table of the pipeline always may have."""

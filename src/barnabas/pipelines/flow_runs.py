@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.pipelines.output import Sink, Table
 
 from barnabas.pipelines.definitions import told
+from barnabas.pipelines.intervals import TRIGGER_SETTING
 from barnabas.pipelines.problem import PipelineProblem, one_sentence
 from barnabas.pipelines.progress import Query, may_have_written, read_batch
 from barnabas.pipelines.sink_topics import OUR_FORMAT, create_missing, topics_of
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from barnabas.pipelines.resolution import Resolver, Work
     from barnabas.pipelines.stored_tables import StoredTables
 
-TRIGGER_SETTING: Final = "barnabas.trigger.interval"
 NO_DATA_BATCHES: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
 #: Lets Spark put tasks after a shuffle together, by their sizes and the number of cores.
 _TASKS_BY_SIZE: Final = "spark.sql.adaptive.streaming.stateless.enabled"

@@ -7,13 +7,30 @@ not their names.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.types import StructType
+
+from barnabas.pipelines import catalog_tables
+from barnabas.pipelines.offsets import parse_partitions
+from barnabas.pipelines.problem import PipelineProblem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame
+
+_OUR_FORMAT: Final = "barnabas"
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is read of `format("barnabas")`."""
+
+    options: Mapping[str, str]
+    is_stream: bool
 
 
 @dataclass(frozen=True)
@@ -24,12 +41,14 @@ class Reads:
     topics: frozenset[str]
     client: Mapping[str, str]
     """Settings of a client that reads these topics, as the first source has them."""
+    sources: tuple[Source, ...]
 
 
 def reads_of(frame: DataFrame) -> Reads:
     """Look through the analysed plan."""
     tables, topics = set[str](), set[str]()
     client: dict[str, str] = {}
+    sources = []
     for leaf in _leaves(frame._jdf.queryExecution().analyzed()):
         table = _table(leaf)
         if table is not None:
@@ -37,7 +56,9 @@ def reads_of(frame: DataFrame) -> Reads:
         options = _options(leaf)
         topics.update(_topics(options))
         client = client or _client(options)
-    return Reads(frozenset(tables), frozenset(topics), client)
+        if options and str(leaf.table().name()) == _OUR_FORMAT:
+            sources.append(Source(options, bool(leaf.isStreaming())))
+    return Reads(frozenset(tables), frozenset(topics), client, tuple(sources))
 
 
 def _leaves(plan: Any) -> list[Any]:  # noqa: ANN401 - a Java object
@@ -66,14 +87,17 @@ def _options(leaf: Any) -> dict[str, str]:  # noqa: ANN401 - a Java object
         options = leaf.options()
     else:
         return {}
-    return {str(name): str(value) for name, value in options.asCaseSensitiveMap().items()}
+    given = {str(name): str(value) for name, value in options.asCaseSensitiveMap().items()}
+    return catalog_tables.recall(given, StructType.fromJson(json.loads(leaf.schema().json())))
 
 
 def _topics(options: Mapping[str, str]) -> list[str]:
-    """Name the topics that options name; a pattern names none."""
+    """Name the topics that options name; a pattern names none, nor what cannot be read, which is told where options are checked."""
     lower = {name.lower(): value for name, value in options.items()}
     if "assign" in lower:
-        return [*json.loads(lower["assign"])]
+        with suppress(PipelineProblem):
+            return [each.topic for each in parse_partitions("assign", lower["assign"])]
+        return []
     return [topic.strip() for topic in lower.get("subscribe", "").split(",") if topic.strip()]
 
 
