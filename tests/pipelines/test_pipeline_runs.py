@@ -347,3 +347,24 @@ def test_options_and_settings_that_a_run_would_fail_on_for_ever_are_found_before
         Pipeline(project, spark)
     with pytest.raises(PipelineProblem, match=r"^barnabas.refresh.seconds='-1'"):
         Pipeline(project, spark, {"barnabas.refresh.seconds": "-1"})
+
+
+def test_a_run_is_told_of_before_its_flows_wait_for_a_cluster_that_is_away(tmp_path, spark, monkeypatch):  # fmt: skip
+    from barnabas.pipelines import options
+    from barnabas.pipelines.continuous import Pipeline
+
+    monkeypatch.setattr(options, "_FIRST_ANSWER_MS", 100)
+    project = make(tmp_path / "away", transformations__clicks_py=CLICKS, functions_py=FUNCTIONS)
+    pipeline = Pipeline(project, spark, {"clicks.topic": "t"})
+    told = []
+
+    def tell():
+        told.append({each["name"]: each["state"] for each in pipeline.status()})
+
+    pipeline.on_look = tell
+    pipeline.start()
+    try:
+        wait_until(lambda: told and told[-1]["send_slow"] == "failing", "its topic cannot be made", 240)  # fmt: skip
+    finally:
+        pipeline.stop()
+    assert told[0] == {"slow": "waiting", "send_slow": "waiting"}

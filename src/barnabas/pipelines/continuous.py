@@ -76,7 +76,7 @@ class Pipeline:
         self.broken: Exception | None = None
         """What ended everything, if it was not `stop`."""
         self.on_look: Callable[[], object] = lambda: None
-        """Called after each look at the queries, on the thread that looks."""
+        """Called after each look at the queries and each start of one, on the thread that looks."""
 
     def _configure(self, settings: Mapping[str, str]) -> None:
         wanted = {**_OWN_SETTINGS, **self.project.configuration, **settings}
@@ -193,13 +193,15 @@ class Pipeline:
             self._stop.set()
 
     def _look(self) -> float:
-        for run in self.runs:
-            if not isinstance(run, StreamRun):
-                continue
+        streams = [run for run in self.runs if isinstance(run, StreamRun)]
+        for run in streams:
             run.look(time.monotonic())
+        self.on_look()
+        for run in streams:
             if run.life.is_due(time.monotonic()) and not self._stop.is_set():
                 _try(run, run.start)
-        self.on_look()
+                # The next one may wait for a cluster that does not answer.
+                self.on_look()
         return _LOOK_S
 
     def _measure(self) -> float:

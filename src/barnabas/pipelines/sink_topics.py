@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.client.errors import refusal
 from barnabas.client.settings import ClientSettings
 from barnabas.model.errors import ErrorCode
+from barnabas.pipelines.options import impatient
 from barnabas.pipelines.poison import DEAD_LETTER_COLUMNS, SUFFIX
 from barnabas.runtime.blocking_client import BlockingClient
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -36,7 +37,7 @@ def topics_of(sink: Sink, columns: Sequence[str], topics_read: Iterable[str]) ->
 
 
 def create_missing(sink: Sink, topics: Iterable[str]) -> None:
-    """Create those that are not there; ClientError if that cannot be."""
+    """Create those that are not there; ClientError if that cannot be, soon: other flows wait meanwhile, and this one is tried again."""
     wanted = list(dict.fromkeys(topics))
     if not wanted:
         return
@@ -45,7 +46,7 @@ def create_missing(sink: Sink, topics: Iterable[str]) -> None:
         for name, value in sink.options.items()
         if name.lower().startswith("kafka.")
     }
-    with BlockingClient(ClientSettings.parse(settings)) as client:
+    with BlockingClient(impatient(ClientSettings.parse(settings))) as client:
         known = set(client.topics())
         _create(client, [topic for topic in wanted if topic not in known])
 
