@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from pipelines.projects import make
 
 from barnabas.cli.main import cli
+from barnabas.cli.pipeline_run import _News, _Notes
 from barnabas.pipelines import run_state
 from barnabas.pipelines.problem import PipelineProblem
 from barnabas.pipelines.project import Project
@@ -87,6 +88,21 @@ def test_a_status_outlives_its_process_and_says_so(folder):
     told = run_state.read_status(state)
     assert not told["running"]
     assert [flow["state"] for flow in told["flows"]] == ["stopped", "done"]
+
+
+@pytest.mark.parametrize("file", ["status.json", "log"])
+def test_a_run_that_cannot_note_what_it_does_goes_on_and_says_so_once(folder, capsys, file):
+    project = Project.open(folder)
+    (project.state / file / "in the way").mkdir(parents=True)
+    notes = _Notes(project, run_state.CONTINUOUS)
+    news = _News(notes)
+    for state in ("running", "ended", "running"):
+        flows = [{"name": "slow", "state": state, "restarts": 0}]
+        notes.status(flows)
+        assert list(news.of(flows)) == [f"slow is {state}"]
+    said = capsys.readouterr().err
+    assert said.count("clicks goes on, but cannot note what it does") == 1
+    assert file in said
 
 
 def barnabas(*arguments):

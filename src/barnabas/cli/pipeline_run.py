@@ -90,12 +90,12 @@ def run_continuous(project: Project, master: str | None, settings: Mapping[str, 
 def _run(pipeline: Pipeline, project: Project, stopping: threading.Event) -> None:
     from barnabas.pipelines.definitions import told
 
-    started = run_state.now()
-    pipeline.on_look = lambda: run_state.write_status(project.state, project.name, run_state.CONTINUOUS, pipeline.status(), started)  # fmt: skip
+    notes = _Notes(project, run_state.CONTINUOUS)
+    pipeline.on_look = lambda: notes.status(pipeline.status())
     pipeline.start()
     click.echo(f"ready {project.name}: {counted(len(pipeline.runs), 'flow')}")
     try:
-        news = _News(project)
+        news = _News(notes)
         is_live = sys.stdout.isatty()
         while not stopping.wait(_LOOK_S) and pipeline.broken is None:
             flows = pipeline.status()
@@ -117,11 +117,40 @@ def _redraw(name: str, flows: Sequence[Mapping[str, Any]]) -> None:
     click.echo("\n".join([f"{name}, until Ctrl-C", *flow_lines(flows)]))
 
 
-class _News:
-    """Changes of flows, each told once, and kept in DIR/.barnabas/log."""
+class _Notes:
+    """What a run leaves for others to read: DIR/.barnabas/status.json and DIR/.barnabas/log. A disk that is full for a moment is told once, and ends nothing."""
 
-    def __init__(self, project: Project) -> None:
-        self._file = project.state / "log"
+    def __init__(self, project: Project, runner: str) -> None:
+        self._project = project
+        self._runner = runner
+        self._started = run_state.now()
+        self._is_told = False
+
+    def status(self, flows: Sequence[Mapping[str, Any]]) -> None:
+        """Say what the flows do."""
+        with self._forgiving():
+            run_state.write_status(self._project.state, self._project.name, self._runner, flows, self._started)  # fmt: skip
+
+    def log(self, text: str) -> None:
+        """Add to the log."""
+        with self._forgiving(), (self._project.state / "log").open("a") as log:
+            log.write(f"{run_state.now()} {text}\n")
+
+    @contextlib.contextmanager
+    def _forgiving(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as problem:
+            if not self._is_told:
+                click.echo(f"{self._project.name} goes on, but cannot note what it does: {problem}", err=True)  # fmt: skip
+            self._is_told = True
+
+
+class _News:
+    """Changes of flows, each told once, and kept in the log."""
+
+    def __init__(self, notes: _Notes) -> None:
+        self._notes = notes
         self._known: dict[str, tuple[str, int]] = {}
 
     def of(self, flows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -130,17 +159,12 @@ class _News:
             now = (flow["state"], flow["restarts"])
             if self._known.get(flow["name"], ("waiting", 0)) != now:
                 self._known[flow["name"]] = now
-                line = f"{flow['name']} is {flow['state']}"
+                line, more = f"{flow['name']} is {flow['state']}", ""
                 if flow["state"] == "failing":
                     line += f": {trouble(flow)}: {flow['last_error'].splitlines()[0]}"
-                self._keep(flow, line)
+                    more = f"\n{flow['last_error']}"
+                self._notes.log(line + more)
                 yield line
-
-    def _keep(self, flow: Mapping[str, Any], line: str) -> None:
-        with self._file.open("a") as log:
-            log.write(f"{run_state.now()} {line}\n")
-            if flow["state"] == "failing":
-                log.write(f"{flow['last_error']}\n")
 
 
 def run_once(project: Project, master: str | None, settings: Mapping[str, str]) -> None:
@@ -164,8 +188,7 @@ class _Events:
     """What Spark's runner says, as lines and as a status."""
 
     def __init__(self, project: Project) -> None:
-        self._project = project
-        self._started = run_state.now()
+        self._notes = _Notes(project, run_state.ONCE)
         self._states: dict[str, str] = {}
 
     def on_event(self, message: str) -> None:
@@ -180,7 +203,7 @@ class _Events:
 
     def write(self) -> None:
         """Keep it for `barnabas pipeline status`."""
-        run_state.write_status(self._project.state, self._project.name, run_state.ONCE, [_once_flow(*each) for each in self._states.items()], self._started)  # fmt: skip
+        self._notes.status([_once_flow(*each) for each in self._states.items()])
 
 
 def _once_flow(name: str, state: str) -> dict[str, Any]:
