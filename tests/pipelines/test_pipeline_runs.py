@@ -6,6 +6,10 @@ import pytest
 from cluster_kit import wait_until
 from confluent_kafka import Producer
 from pipelines.projects import make
+from topic_kit import consume_all, make_topic
+
+from barnabas.client.settings import ClientSettings
+from barnabas.runtime.blocking_client import BlockingClient
 
 pytest.importorskip("pyspark", reason="pyspark is not installed (extra spark)")
 
@@ -368,3 +372,44 @@ def test_a_run_is_told_of_before_its_flows_wait_for_a_cluster_that_is_away(tmp_p
     finally:
         pipeline.stop()
     assert told[0] == {"slow": "waiting", "send_slow": "waiting"}
+
+
+PATTERN = """
+from pyspark import pipelines as dp
+from barnabas.pipelines import poison
+
+here = {"kafka.bootstrap.servers": spark.conf.get("barnabas.bootstrap.servers")}
+dp.create_sink("letters", "barnabas", here)
+
+
+@dp.append_flow(target="letters")
+def bad():
+    reader = spark.readStream.format("barnabas").options(**here, subscribePattern=spark.conf.get("clicks.pattern"))
+    reader = reader.option("startingOffsets", "earliest").option("valueFormat", "json")
+    return poison.dead_letters(reader.option("valueSchema", "user STRING").load())
+"""
+
+
+def test_topics_that_are_found_by_a_pattern_have_dead_letters_also_those_that_come_later(
+    tmp_path, spark, bootstrap, topic
+):
+    from barnabas.pipelines.continuous import Pipeline
+
+    project = make(tmp_path / "pattern", bootstrap, transformations__bad_py=PATTERN)
+    pipeline = Pipeline(project, spark, {"clicks.pattern": rf"^{topic}-\w+$"})
+
+    def letters(name):
+        with BlockingClient(ClientSettings.parse({"bootstrap.servers": bootstrap})) as client:
+            if f"{name}.dlq" not in client.topics():
+                return []
+        return [each.value() for each in consume_all(bootstrap, f"{name}.dlq")]
+
+    one, two = f"{topic}-one", f"{topic}-two"
+    send(bootstrap, make_topic(bootstrap, one), [])
+    pipeline.start()
+    try:
+        wait_until(lambda: letters(one) == [b"oops"], "the first has its letter", 240)
+        send(bootstrap, make_topic(bootstrap, two), [])
+        wait_until(lambda: letters(two) == [b"oops"], "the later one, too", 240)
+    finally:
+        pipeline.stop()

@@ -3,11 +3,12 @@ import time
 import pytest
 from pyspark.pipelines.output import Sink
 from pyspark.pipelines.source_code_location import SourceCodeLocation
+from topic_kit import make_topic
 
 from barnabas.client.errors import ClientError
 from barnabas.pipelines import options
 from barnabas.pipelines.poison import DEAD_LETTER_COLUMNS
-from barnabas.pipelines.sink_topics import create_missing, topics_of
+from barnabas.pipelines.sink_topics import create_missing, topics_found, topics_of
 
 
 def sink(**options):
@@ -31,3 +32,10 @@ def test_a_cluster_that_is_away_does_not_hold_up_who_creates_topics(monkeypatch)
     with pytest.raises(ClientError):
         create_missing(away, ["t"])
     assert time.monotonic() - began < 10
+
+
+def test_a_pattern_finds_topics_and_not_their_dead_letters(bootstrap, topic):
+    for name in (f"{topic}-a", f"{topic}-b", f"{topic}-a.dlq", f"other-{topic}"):
+        make_topic(bootstrap, name)
+    found = topics_found({"bootstrap.servers": bootstrap}, [f"^{topic}-[ac]", f"^{topic}-b$"])
+    assert found == {f"{topic}-a", f"{topic}-b"}

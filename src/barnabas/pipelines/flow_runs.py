@@ -16,7 +16,13 @@ from barnabas.pipelines.definitions import told
 from barnabas.pipelines.intervals import TRIGGER_SETTING
 from barnabas.pipelines.problem import PipelineProblem, one_sentence
 from barnabas.pipelines.progress import Query, may_have_written, read_batch
-from barnabas.pipelines.sink_topics import OUR_FORMAT, create_missing, topics_of
+from barnabas.pipelines.sink_topics import (
+    OUR_FORMAT,
+    create_missing,
+    takes_dead_letters,
+    topics_found,
+    topics_of,
+)
 from barnabas.pipelines.stored_tables import FORMAT
 from barnabas.pipelines.supervision import Life
 
@@ -92,9 +98,13 @@ class StreamRun:
 
     def _create_topics(self, frame: DataFrame) -> None:
         sink = self.work.output
-        if isinstance(sink, Sink):
-            with one_sentence():
-                create_missing(sink, topics_of(sink, frame.columns, self.work.step.topics_read))
+        if not isinstance(sink, Sink):
+            return
+        with one_sentence():
+            read = self.work.step.topics_read
+            if takes_dead_letters(sink, frame.columns):
+                read |= topics_found(self.work.client, self.work.patterns)
+            create_missing(sink, topics_of(sink, frame.columns, read))
 
     def _set(self, conf: Mapping[str, str | None]) -> None:
         for key, value in conf.items():

@@ -39,6 +39,8 @@ class Reads:
 
     tables: frozenset[str]
     topics: frozenset[str]
+    patterns: frozenset[str]
+    """Regular expressions that topics are found by."""
     client: Mapping[str, str]
     """Settings of a client that reads these topics, as the first source has them."""
     sources: tuple[Source, ...]
@@ -46,7 +48,7 @@ class Reads:
 
 def reads_of(frame: DataFrame) -> Reads:
     """Look through the analysed plan."""
-    tables, topics = set[str](), set[str]()
+    tables, topics, patterns = set[str](), set[str](), set[str]()
     client: dict[str, str] = {}
     sources = []
     for leaf in _leaves(frame._jdf.queryExecution().analyzed()):
@@ -55,10 +57,11 @@ def reads_of(frame: DataFrame) -> Reads:
             tables.add(table)
         options = _options(leaf)
         topics.update(_topics(options))
+        patterns.update(_patterns(options))
         client = client or _client(options)
         if options and str(leaf.table().name()) == _OUR_FORMAT:
             sources.append(Source(options, bool(leaf.isStreaming())))
-    return Reads(frozenset(tables), frozenset(topics), client, tuple(sources))
+    return Reads(frozenset(tables), frozenset(topics), frozenset(patterns), client, tuple(sources))
 
 
 def _leaves(plan: Any) -> list[Any]:  # noqa: ANN401 - a Java object
@@ -99,6 +102,10 @@ def _topics(options: Mapping[str, str]) -> list[str]:
             return [each.topic for each in parse_partitions("assign", lower["assign"])]
         return []
     return [topic.strip() for topic in lower.get("subscribe", "").split(",") if topic.strip()]
+
+
+def _patterns(options: Mapping[str, str]) -> list[str]:
+    return [value.strip() for name, value in options.items() if name.lower() == "subscribepattern"]
 
 
 def _client(options: Mapping[str, str]) -> dict[str, str]:

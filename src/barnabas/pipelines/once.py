@@ -20,7 +20,7 @@ from barnabas.pipelines.connect_server import ConnectServer
 from barnabas.pipelines.definitions import told
 from barnabas.pipelines.poison import DEAD_LETTER_COLUMNS, HEADER
 from barnabas.pipelines.problem import PipelineProblem, one_sentence
-from barnabas.pipelines.sink_topics import create_missing, topics_of
+from barnabas.pipelines.sink_topics import client_of, create_missing, topics_found, topics_of
 from barnabas.pipelines.surroundings import importing
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ FOLDER: Final = "once"
 _FILE_TASKS: Final = "8"
 #: How a plan tells which topics are read.
 _SUBSCRIBED: Final = re.compile(r'key: "subscribe"\s+value: "([^"]+)"')
+_FOUND_BY: Final = re.compile(r'key: "subscribePattern"\s+value: "([^"]+)"')
 
 
 def run(
@@ -123,6 +124,7 @@ class _Registry(SparkConnectGraphElementRegistry):
         self._sinks: dict[str, Sink] = {}
         self._dead_letter_sinks: set[str] = set()
         self._topics_read: set[str] = set()
+        self._patterns: set[str] = set()
 
     def register_output(self, output: Output) -> None:
         super().register_output(output)
@@ -135,6 +137,8 @@ class _Registry(SparkConnectGraphElementRegistry):
         plan = str(frame._plan.to_proto(self._client))
         for topics in _SUBSCRIBED.findall(plan):
             self._topics_read.update(topic.strip() for topic in topics.split(","))
+        # It is told with backslashes before backslashes.
+        self._patterns.update(each.replace(r"\\", "\\") for each in _FOUND_BY.findall(plan))
         if f"{HEADER}reason" in plan:
             self._dead_letter_sinks.add(flow.target)
 
@@ -142,6 +146,8 @@ class _Registry(SparkConnectGraphElementRegistry):
         """Create what sinks write to."""
         for name, sink in self._sinks.items():
             with one_sentence():
+                if name in self._dead_letter_sinks:
+                    self._topics_read |= topics_found(client_of(sink), self._patterns)
                 create_missing(sink, self._topics_of(name))
 
     def topics_between_flows(self) -> int:

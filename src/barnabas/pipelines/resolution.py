@@ -42,6 +42,8 @@ class Work:
     flows: Sequence[Flow]
     client: Mapping[str, str]
     """Settings of a client for the topics it reads; nothing if it reads none."""
+    patterns: frozenset[str] = frozenset()
+    """What it finds topics by, where it does not name them."""
 
     @property
     def is_view(self) -> bool:
@@ -177,7 +179,8 @@ class Resolver:
             topics_written=_topics_written(output),
         )
         client = next((each.client for each in reads if each.client), {})
-        return Work(step, output, flows, client)
+        patterns = frozenset[str]().union(*(each.patterns for each in reads))
+        return Work(step, output, flows, client, patterns)
 
     def _problem(self, where: Any, text: str) -> PipelineProblem:  # noqa: ANN401 - anything with a location
         return PipelineProblem(f"{self._definitions.place(where.source_code_location)}: {text}")

@@ -1,11 +1,13 @@
 """Topics that a pipeline writes to are made when they are missing.
 
 Job: which topics those are, and asking the cluster for them, with as many partitions and replicas as its brokers choose. Must not know queries. A topic that a sink names is one;
-a sink without a `topic` that is given dead letters (`poison.dead_letters`) writes to those of the topics that were read.
+a sink without a `topic` that is given dead letters (`poison.dead_letters`) writes to those of the topics that were read. Topics that are read by a pattern are those there are now: for one that comes
+later, its dead letters' topic is made when the flow has failed for want of it and starts again.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from barnabas.client.errors import refusal
@@ -17,7 +19,7 @@ from barnabas.runtime.blocking_client import BlockingClient
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.pipelines.output import Sink
 
@@ -31,9 +33,34 @@ def topics_of(sink: Sink, columns: Sequence[str], topics_read: Iterable[str]) ->
         return []
     options = {name.lower(): value for name, value in sink.options.items()}
     named = [options[name] for name in ("topic", "deadlettertopic") if name in options]
-    if "topic" not in options and tuple(columns) == DEAD_LETTER_COLUMNS:
+    if takes_dead_letters(sink, columns):
         named += [f"{topic}{SUFFIX}" for topic in sorted(topics_read)]
     return list(dict.fromkeys(named))
+
+
+def takes_dead_letters(sink: Sink, columns: Sequence[str]) -> bool:
+    """Whether rows with these columns go to the dead letters of the topics they came from."""
+    has_topic = any(name.lower() == "topic" for name in sink.options)
+    return sink.format == OUR_FORMAT and not has_topic and tuple(columns) == DEAD_LETTER_COLUMNS
+
+
+def topics_found(client: Mapping[str, str], patterns: Iterable[str]) -> set[str]:
+    """Ask for the topics that are found by one of these patterns now; without dead letters, for each of those would be given its own, and these again."""
+    searches = [re.compile(pattern).search for pattern in patterns]
+    if not searches:
+        return set()
+    with BlockingClient(impatient(ClientSettings.parse(client))) as asked:
+        topics = [topic for topic in asked.topics() if not topic.endswith(SUFFIX)]
+    return {topic for topic in topics if any(search(topic) for search in searches)}
+
+
+def client_of(sink: Sink) -> dict[str, str]:
+    """Give the settings of a client for the sink's cluster."""
+    return {
+        name[len("kafka.") :]: value
+        for name, value in sink.options.items()
+        if name.lower().startswith("kafka.")
+    }
 
 
 def create_missing(sink: Sink, topics: Iterable[str]) -> None:
@@ -41,12 +68,7 @@ def create_missing(sink: Sink, topics: Iterable[str]) -> None:
     wanted = list(dict.fromkeys(topics))
     if not wanted:
         return
-    settings = {
-        name[len("kafka.") :]: value
-        for name, value in sink.options.items()
-        if name.lower().startswith("kafka.")
-    }
-    with BlockingClient(impatient(ClientSettings.parse(settings))) as client:
+    with BlockingClient(impatient(ClientSettings.parse(client_of(sink)))) as client:
         known = set(client.topics())
         _create(client, [topic for topic in wanted if topic not in known])
 
