@@ -1,6 +1,7 @@
 """A project on a real broker and a real Spark: run to the end, and until it is stopped."""
 
 import json
+import re
 
 import pytest
 from cluster_kit import wait_until
@@ -413,3 +414,42 @@ def test_topics_that_are_found_by_a_pattern_have_dead_letters_also_those_that_co
         wait_until(lambda: letters(two) == [b"oops"], "the later one, too", 240)
     finally:
         pipeline.stop()
+
+
+AS_TABLE = """
+from pyspark import pipelines as dp
+
+@dp.table
+def words():
+    return spark.readStream.format("rate").load()
+"""
+AS_VIEW = """
+from pyspark import pipelines as dp
+
+@dp.materialized_view
+def words():
+    return spark.range(3)
+"""
+
+
+@pytest.mark.parametrize(("before", "after", "was"), [(AS_TABLE, AS_VIEW, "a streaming table"), (AS_VIEW, AS_TABLE, "a materialised view")], ids=["to a view", "to a table"])  # fmt: skip
+def test_a_table_that_becomes_a_view_and_a_view_that_becomes_a_table_are_refused_before_anything_is_written(
+    tmp_path, spark, before, after, was
+):
+    from barnabas.pipelines.checking import check
+    from barnabas.pipelines.continuous import Pipeline
+    from barnabas.pipelines.problem import PipelineProblem
+
+    project = make(tmp_path / "changed", transformations__words_py=before)
+    pipeline = Pipeline(project, spark)
+    if before == AS_VIEW:
+        pipeline.run_available()
+    make(project, transformations__words_py=after)
+    state = project / ".barnabas/continuous"
+    stored = sorted(state.rglob("*"))
+    told = rf"transformations/words.py:3: .*'words' was {was} until now: .*remove "
+    for _ in range(2):
+        with pytest.raises(PipelineProblem, match=told.replace(".*'", "'")):
+            Pipeline(project, spark)
+    assert sorted(state.rglob("*")) == stored
+    assert re.match(told, str(check(project, spark, {})[0]))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.pipelines.output import Sink
+from pyspark.pipelines.output import MaterializedView, Sink, Table
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from barnabas.client.errors import ClientError
@@ -141,6 +141,7 @@ class _Check:
             yield from self._work(work, resolver)
         yield from _shared_ids(works)
         yield from _topics(works)
+        yield from self._other_kinds(defined)
         yield from self._old_checkpoints(works)
 
     def _work(self, work: Work, resolver: Resolver) -> Iterator[Finding]:
@@ -192,6 +193,15 @@ class _Check:
         for name, text in zip(names, failed, strict=True):
             if text:
                 yield Finding(ERROR, f"{name}.py", 1, f"workers cannot import it: {text}")
+
+    def _other_kinds(self, defined: Definitions) -> Iterator[Finding]:
+        storage = f"{self._project.storage}/continuous"
+        for name, output in defined.outputs.items():
+            if isinstance(output, Table):
+                is_view = isinstance(output, MaterializedView)
+                told = self.tables.of_other_kind(name, is_view=is_view, storage=storage)
+                if told:
+                    yield Finding.of(f"{defined.place(output.source_code_location)}: {told}")
 
     def _old_checkpoints(self, works: list[Work]) -> Iterator[Finding]:
         storage = f"{self._project.storage}/continuous/checkpoints"

@@ -151,6 +151,9 @@ class Resolver:
             elif isinstance(output, StreamingTable | MaterializedView):
                 schema = _declared(output.schema) or frame.schema
                 is_view = isinstance(output, MaterializedView)
+                told = self._tables.of_other_kind(output.name, is_view=is_view)
+                if told:
+                    raise self._problem(output, told)
                 self._tables.create(output, schema, is_view=is_view)
 
     def _works(self, name: str) -> list[Work]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "parquet"
 _VERSIONS_KEPT: Final = 2
+#: Where Spark's file sink notes which batches a table has.
+_BATCHES: Final = "_spark_metadata"
 
 
 class StoredTables:
@@ -49,10 +51,20 @@ class StoredTables:
         else:
             location = self.location(table.name)
             # A reader that begins before the first batch must see that this folder has a log of batches.
-            self._make_folder(f"{location}/_spark_metadata")
+            self._make_folder(f"{location}/{_BATCHES}")
         # At a place with files Spark would take the columns from them, and mistake those that partition.
         self._spark.sql(_ddl(table, schema, self._make_folder(f"{self._storage}/empty")))
         self._move(table.name, location)
+
+    def of_other_kind(self, name: str, *, is_view: bool, storage: str = "") -> str | None:
+        """Say what to do if what is stored under this name is of the other kind, and its files are in the way; None if they are not."""
+        storage = storage or self._storage
+        table, versions = f"{storage}/tables/{name}", f"{storage}/views/{name}"
+        if is_view and _BATCHES in self.names(table):
+            return f"{name!r} was a streaming table until now: to make it a materialised view, remove {table} and {storage}/checkpoints/{name}, or give it another name"
+        if not is_view and any(self._numbers(versions)):
+            return f"{name!r} was a materialised view until now: to make it a streaming table, remove {versions} and {table}, or give it another name"
+        return None
 
     def forget(self, names: Iterable[str]) -> None:
         """Let no table of an earlier run be found by its name; its files stay."""
