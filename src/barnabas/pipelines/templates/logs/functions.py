@@ -113,6 +113,17 @@ def refused_row(problem: Exception, record: dict[str, Any]) -> dict[str, Any]:
     return {**_EMPTY, **record, "source": _source(record["key"]), "_error": _clean(error)}
 
 
+def ended_row(ended: Open, key: tuple[str, int, bytes | None]) -> dict[str, Any]:
+    """The row of an event that is over, by what groups the lines of its source: topic, partition and key."""
+    place = {"topic": key[0], "partition": key[1], "offset": ended.offset}
+    record = {**place, "key": key[2], "timestamp": _micros(ended.received)}
+    try:
+        return event_row(ended.closed(), record)
+    except Exception as problem:  # noqa: BLE001 - no line may stop the pipeline
+        said = "\n".join([ended.event.message, *ended.more])
+        return refused_row(problem, {**record, "value": said.encode(errors="replace")})
+
+
 _EMPTY = dict.fromkeys(_ROW.names)
 _1970 = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -178,7 +189,7 @@ class Joining(StatefulProcessor):
                 yield _spark_row(refused_row(problem, record))
                 continue
             if ended is not None:
-                yield _ended_row(ended, key)
+                yield _spark_row(ended_row(ended, key))
         self._keep(joiner.current, timerValues.getCurrentProcessingTimeInMs())
 
     def handleExpiredTimer(
@@ -189,7 +200,7 @@ class Joining(StatefulProcessor):
         ended = self._restored().current
         self._open.clear()
         if ended is not None:
-            yield _ended_row(ended, key)
+            yield _spark_row(ended_row(ended, key))
 
     def close(self) -> None:
         """Spark's: nothing is held."""
@@ -203,12 +214,6 @@ class Joining(StatefulProcessor):
         if current is not None:
             self._open.update((packed(current),))
             self._handle.registerTimer(now_ms + self._quiet_ms)
-
-
-def _ended_row(ended: Open, key: tuple[str, int, bytes | None]) -> Row:
-    place = {"topic": key[0], "partition": key[1], "offset": ended.offset}
-    record = {**place, "key": key[2], "timestamp": _micros(ended.received)}
-    return _spark_row(event_row(ended.closed(), record))
 
 
 def _spark_row(values: dict[str, Any]) -> Row:

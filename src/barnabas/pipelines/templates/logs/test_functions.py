@@ -202,3 +202,30 @@ def test_an_event_that_goes_on_and_on_is_bounded():
         with pytest.raises(Malformed):
             joiner.take(line, NOW, 1)
         assert len(joiner.current.more) == count
+
+
+def test_a_message_may_be_empty():
+    first, second = join(
+        "2026-11-16 15:26:12,003 INFO a: ", "  more", "2026-11-16 15:26:13,000 INFO a: "
+    )
+    assert (first.message, first.stack) == ("", "  more")
+    assert (second.message, second.stack) == ("", None)
+
+
+def test_an_event_that_cannot_be_ended_is_refused_with_what_its_lines_said():
+    joiner = Joiner()
+    for line in (HEAD, *STACK):
+        joiner.take(line, NOW, 7)
+    place = ("logs", 1, b"shop-1")
+    row = functions.ended_row(joiner.current, place)
+    assert (row["message"], row["_error"]) == ("request failed", None)
+    joiner.current.event.time = None
+    row = functions.ended_row(joiner.current, place)
+    assert row["_error"]["reason"].startswith("TypeError: ")
+    assert row["value"].decode().splitlines() == ["request failed", *STACK]
+    assert (row["topic"], row["partition"], row["offset"], row["source"]) == (
+        "logs",
+        1,
+        7,
+        "shop-1",
+    )

@@ -94,7 +94,9 @@ def _is_chained(more: list[str]) -> bool:
 
 
 def _exception(more: list[str]) -> str:
-    """What the last traceback ends with."""
+    """What the last traceback ends with; nothing if there is none, for a message may well be empty."""
+    if TRACEBACK not in more:
+        return ""
     last = len(more) - 1 - more[::-1].index(TRACEBACK)
     return next((line for line in more[last + 1 :] if line.strip() and line[0] not in " \t"), "")
 
