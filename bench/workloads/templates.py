@@ -54,7 +54,7 @@ TEMPLATES: Final = {
     "metrics": Template(("metrics", "metrics.dlq", "metrics.alerts"), 2.0, 3),
     "logs": Template(("logs", "logs.dlq"), 1.0, 2),
     "activity": Template(("page-views", "clicks", "searches", "page-views.dlq"), 1.0, 3),
-    "suggestions": Template(("shop-visits", "shop-visits.dlq", "shop-pairs", "shop-pairs.dlq", "suggestions"), 0.5, 1),
+    "suggestions": Template(("shop-visits", "shop-visits.dlq", "shop-pairs", "shop-pairs.dlq", "suggestions"), 0.5, 2),
     "commitlog": Template(("changes", "changes.dlq"), 0.5, 2),
     "notifications": Template(
         ("notification-requests", "notification-requests.dlq", "notification-preferences", "notification-preferences.dlq", "notification-outcomes",

@@ -61,8 +61,12 @@ def test_from_visits_to_suggestions(project, here, spark):
     visits = list(generate.visits(3, VISITS, customers=30))
     records = [feeding.Event("shop-visits", each["customer"], json.dumps(each)) for each in visits]
     half = len(records) // 2
-    bad = feeding.Event("shop-visits", "x", "{no JSON")
-    for part in ([*records[:half], bad], records[half:]):
+    bad = [
+        feeding.Event("shop-visits", "x", "{no JSON"),
+        feeding.Event("shop-visits", "x", json.dumps({"customer": "x", "product": "a"})),
+        feeding.Event("shop-pairs", "a", json.dumps({"product": "a", "other": "b"})),
+    ]
+    for part in ([*records[:half], *bad], records[half:]):
         feeding.feed(part, here)
         # Pairs come by a topic of their own: what the first flow writes the second one reads in the next run.
         pipeline.run_available()
@@ -81,8 +85,22 @@ def test_from_visits_to_suggestions(project, here, spark):
         } == {each["product"]: each["score"] for each in similar}
         left_out = scores.keys() - {each["product"] for each in similar}
         assert all(scores[each] <= similar[-1]["score"] + 1e-5 for each in left_out)
-    assert [each.value() for each in consume_all(here, "shop-visits.dlq")] == [b"{no JSON"]
+    assert letters(here, "shop-visits.dlq") == {
+        b"{no JSON": "is no JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+        b'{"customer":"x","product":"a"}': "'at' is missing",
+    }
+    assert letters(here, "shop-pairs.dlq") == {
+        b'{"product":"a","other":"b"}': "'weight' is missing"
+    }
     check_look_up(here, found)
+
+
+def letters(bootstrap, topic):
+    """Dead letters, and why they are."""
+    return {
+        each.value(): dict(each.headers())["barnabas.reason"].decode()
+        for each in consume_all(bootstrap, topic)
+    }
 
 
 def test_each_customer_gets_one_mail_a_night(project, bootstrap, spark):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import DoubleType, LongType, StringType, StructType
@@ -43,6 +43,8 @@ HALF_LIFE_MS = 7 * 24 * 3_600_000
 VISITS_MAX = 20
 NEIGHBOURS_MAX = 200
 SUGGESTIONS_MAX = 10
+#: How far a visit may be ahead of when it was received. Beside one from later still, all others would count for nothing: it is refused.
+FUTURE = "30 seconds"
 #: State of customers who never come back goes away.
 CUSTOMER_TTL_MS = 24 * 3_600_000
 
@@ -164,6 +166,39 @@ def as_suggestions(neighbours: dict[str, float]) -> str:
 
 
 # -- frames -----------------------------------------------------------------------------------
+
+
+def checked_visits(records: DataFrame) -> DataFrame:
+    """Add to `_error` what JSON alone does not say: who looked at what, and when, must be there, and no visit is from the future."""
+    is_future = F.col("value.at") > F.col("timestamp") + F.expr(f"INTERVAL {FUTURE}")
+    reason = _missing("customer", "product", "at")
+    return _checked(records, reason.when(is_future, "'at' is in the future"))
+
+
+def checked_pairs(records: DataFrame) -> DataFrame:
+    """Add to `_error` what JSON alone does not say: a pair is whole, and its weight can be added to others."""
+    weight = F.col("value.weight")
+    is_no_weight = F.isnan(weight) | (F.abs(weight) == float("inf"))
+    reason = _missing("product", "other", "weight", "at_ms")
+    return _checked(records, reason.when(is_no_weight, "'weight' is no number"))
+
+
+def _missing(*names: str) -> Column:
+    """Say which field of a record is missing; null if none is."""
+    reason = F.when(F.col("value").isNull(), "it has no value")
+    for name in names:
+        reason = reason.when(F.col(f"value.{name}").isNull(), f"'{name}' is missing")
+    return reason
+
+
+def _checked(records: DataFrame, reason: Column) -> DataFrame:
+    told = F.struct(
+        F.lit("value").alias("column"),
+        reason.alias("reason"),
+        F.to_json("value").cast("binary").alias("bytes"),
+    )
+    error = F.coalesce("_error", F.when(reason.isNotNull(), told))
+    return records.select(F.expr("* EXCEPT (_error)"), error.alias("_error"))
 
 
 def weighed(visits: DataFrame) -> DataFrame:

@@ -1,6 +1,6 @@
 """The rules of suggestions, on a handful of visits."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import functions as f
 import pytest
@@ -64,6 +64,60 @@ def test_frames_weigh_as_the_rule_does(spark):
         f.weight("view", 500),
     ]
     assert {row.at_ms for row in weighed} == {NOON_MS}
+
+
+def reasons(spark, schema, checked, *values):
+    """What is wrong with each of these values, received at noon."""
+    error = "_error STRUCT<column: STRING, reason: STRING, bytes: BINARY>"
+    rows = [(each, NOON, None) for each in values]
+    frame = spark.createDataFrame(rows, f"value STRUCT<{schema}>, timestamp TIMESTAMP, {error}")
+    return [each.reason for each in checked(frame).select("_error.reason").collect()]
+
+
+def test_a_visit_says_who_looked_at_what_and_when(spark):
+    assert reasons(
+        spark,
+        f.VISIT,
+        f.checked_visits,
+        ("ann", "a", None, None, NOON),
+        ("ann", "a", None, None, NOON + timedelta(seconds=30)),
+        ("ann", "a", None, None, NOON + timedelta(seconds=31)),
+        (None, "a", None, None, NOON),
+        ("ann", None, None, None, NOON),
+        ("ann", "a", "view", 3.0, None),
+        None,
+    ) == [
+        None,
+        None,
+        "'at' is in the future",
+        "'customer' is missing",
+        "'product' is missing",
+        "'at' is missing",
+        "it has no value",
+    ]
+
+
+def test_a_pair_is_whole_and_has_a_weight_that_can_be_added(spark):
+    assert reasons(
+        spark,
+        f.PAIR,
+        f.checked_pairs,
+        ("a", "b", 1.0, NOON_MS),
+        ("a", "b", 1.0, None),
+        ("a", "b", None, NOON_MS),
+        (None, "b", 1.0, NOON_MS),
+        ("a", None, 1.0, NOON_MS),
+        ("a", "b", float("nan"), NOON_MS),
+        ("a", "b", float("-inf"), NOON_MS),
+    ) == [
+        None,
+        "'at_ms' is missing",
+        "'weight' is missing",
+        "'product' is missing",
+        "'other' is missing",
+        "'weight' is no number",
+        "'weight' is no number",
+    ]
 
 
 @pytest.fixture(scope="module")

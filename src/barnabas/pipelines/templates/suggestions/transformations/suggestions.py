@@ -4,33 +4,53 @@ import functions as f
 from pyspark import pipelines as dp
 from pyspark.sql import SparkSession
 
+from barnabas.pipelines import poison
+
 spark = SparkSession.active()
 BOOTSTRAP = spark.conf.get("barnabas.bootstrap.servers", "127.0.0.1:9092")
 HERE = {"kafka.bootstrap.servers": BOOTSTRAP}
 
 
 def records(topic, schema):
-    """Follow a topic from its start; what is no such record goes to its dead-letter topic."""
+    """Follow a topic from its start."""
     return (
         spark.readStream.format("barnabas")
         .options(**HERE, subscribe=topic, startingOffsets="earliest", isolation="read_committed")
-        .options(valueFormat="json", valueSchema=schema, deadLetterTopic=f"{topic}.dlq")
+        .options(valueFormat="json", valueSchema=schema)
         .load()
-        .select("value.*")
     )
 
 
-dp.create_sink("pairs", "barnabas", {**HERE, "topic": "shop-pairs"})
-dp.create_sink("suggestions", "barnabas", {**HERE, "topic": "suggestions"})
+def visits():
+    return f.checked_visits(records("shop-visits", f.VISIT))
+
+
+def pairs():
+    return f.checked_pairs(records("shop-pairs", f.PAIR))
+
+
+# What is no visit or no pair, and what has become too large to be written, stops nothing.
+dp.create_sink(
+    "pairs", "barnabas", {**HERE, "topic": "shop-pairs", "deadLetterTopic": "shop-pairs.dlq"}
+)
+dp.create_sink(
+    "suggestions",
+    "barnabas",
+    {**HERE, "topic": "suggestions", "deadLetterTopic": "suggestions.dlq"},
+)
+dp.create_sink("refused", "barnabas", {**HERE, "deadLetterTopic": "shop-visits.dlq"})
 
 
 @dp.append_flow(target="pairs")
 def visits_to_pairs():
-    return f.pairs(
-        records("shop-visits", f.VISIT).where("customer IS NOT NULL AND product IS NOT NULL")
-    )
+    return f.pairs(poison.good(visits()).select("value.*"))
 
 
 @dp.append_flow(target="suggestions")
 def pairs_to_suggestions():
-    return f.similar(records("shop-pairs", f.PAIR))
+    return f.similar(poison.good(pairs()).select("value.*"))
+
+
+@dp.append_flow(target="refused")
+def refuse():
+    return poison.dead_letters(visits()).unionByName(poison.dead_letters(pairs()))
