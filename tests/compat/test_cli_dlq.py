@@ -163,11 +163,13 @@ def test_a_topic_of_another_name_with_dead_letters_is_redriven(tool, source, boo
 
 def test_what_was_cut_to_fit_is_not_sent_back(tool, source, bootstrap):
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
-    for value, headers in ((b"whole", []), (b"par", [("barnabas.value.bytes", b"9000000")])):
+    cut = [[(f"barnabas.{part}.bytes", b"9000000")] for part in ("key", "value", "headers")]
+    for headers in ([], *cut):
+        value = b"part" if headers else b"whole"
         producer.produce(f"{source}.dlq", value, headers=[("barnabas.topic", source), *headers])
     assert producer.flush(60) == 0
     assert (
-        "left out 1 letter of which only a part was kept"
+        "left out 3 letters of which only a part was kept"
         in tool("dlq", "redrive", f"{source}.dlq").text
     )
     wait_until_ended(bootstrap, source)

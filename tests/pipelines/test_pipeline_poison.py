@@ -60,3 +60,15 @@ def test_an_error_that_says_only_why_and_typed_columns_are_enough(records):
     letter = poison.dead_letters(bad).where("topic = 'clicks.dlq'").collect()[0]
     assert (letter.key, letter.value) == (b'{"id":7}', b'{"user": "ann", "ms": 1}')
     assert bytes(letter.headers[0].value) == b"no such user"
+
+
+def test_a_reason_that_quotes_the_record_is_short():
+    from barnabas.pipelines import poison
+
+    def refuse(value):
+        raise ValueError(f"there is no {value}")
+
+    _, reason, stack = poison._Surviving(refuse)("x" * 1_000_000)
+    assert reason.startswith("ValueError: there is no xxx")
+    assert len(reason) == 1_000
+    assert len(stack) == 8_000

@@ -216,6 +216,29 @@ def test_what_even_the_dead_letter_topic_refuses_is_cut(bootstrap, topic):
     assert dict(letter.headers())["barnabas.value.bytes"] == b"200000"
 
 
+def test_headers_that_even_the_dead_letter_topic_refuses_are_cut_and_the_reason_is_kept(
+    bootstrap, topic
+):
+    make_topic(bootstrap, topic)
+    aside = make_topic(bootstrap, f"{topic}-dead")
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    own = [
+        [{"key": "a", "value": b"1" * 2_000_000}],
+        [{"key": "h", "value": b"1" * 30}] * 40_000,
+        [{"key": "n" * 2_000_000, "value": b"1"}, {"key": "b", "value": b"2"}],
+    ]
+    headers = pa.array(own, kind)
+    Sink(bootstrap, topic, deadLetterTopic=aside).write(0, rows("x", "y", "z", headers=headers))
+    long, many, named = (each.headers() for each in consume_all(bootstrap, aside))
+    ours = ["barnabas.reason", "barnabas.topic", "barnabas.headers.bytes"]
+    assert [name for name, _ in long] == ["a", *ours]
+    assert len(long[0][1]) == 8192
+    assert 1000 < len(many) < 10_000
+    assert [name for name, _ in many][-3:] == ours
+    assert [name for name, _ in named] == ["b", *ours]
+    assert int(dict(named)["barnabas.headers.bytes"]) > 2_000_000
+
+
 def test_a_topic_that_is_not_there(bootstrap, topic):
     assert f"'{topic}'" in str(_failure(Sink(bootstrap, topic), rows("a")))
 

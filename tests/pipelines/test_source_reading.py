@@ -427,6 +427,33 @@ def test_columns_are_the_formats_own(bootstrap):
 def test_bad_records_are_not_dropped_when_they_cannot_be_put_aside(bootstrap, topic):
     make_topic(bootstrap, topic)
     produce(bootstrap, topic, ["no json"])
+    it = numbers(bootstrap, topic)
+    with pytest.raises(PipelineProblem, match=f"there is no topic '{topic}-dead'"):
+        list(it.read(it.partitions()[0]))
+    make_topic(bootstrap, f"{topic}-dead")
+    assert sum(batch.num_rows for batch in it.read(it.partitions()[0])) == 0
+    (letter,) = consume_all(bootstrap, f"{topic}-dead")
+    assert letter.value() == b"no json"
+
+
+def test_a_bad_record_that_is_too_large_to_be_put_aside_is_cut(bootstrap, topic):
+    make_topic(bootstrap, topic)
+    make_topic(bootstrap, f"{topic}-dead")
+    produce(bootstrap, topic, ["x" * 1_048_400], **{"message.max.bytes": 1_048_588})
+    produce(bootstrap, topic, ['{"n": 7}', "no json"])
+    it = numbers(bootstrap, topic)
+    assert sum(batch.num_rows for batch in it.read(it.partitions()[0])) == 1
+    letters = consume_all(bootstrap, f"{topic}-dead")
+    assert sorted(len(each.value()) for each in letters) == [7, 65_536]
+    told = [dict(each.headers()) for each in letters]
+    assert {each["barnabas.offset"] for each in told} == {b"0", b"2"}
+    assert [each["barnabas.value.bytes"] for each in told if "barnabas.value.bytes" in each] == [
+        b"1048400"
+    ]
+
+
+def numbers(bootstrap, topic):
+    """A reader of {"n": 7}, and of a dead-letter topic for what is none."""
     options = {
         "kafka.bootstrap.servers": bootstrap,
         "subscribe": topic,
@@ -446,10 +473,4 @@ def test_bad_records_are_not_dropped_when_they_cannot_be_put_aside(bootstrap, to
         ("timestampType", IntegerType()),
     ):
         columns.add(name, kind)
-    it = tables.reader(options, columns)
-    with pytest.raises(PipelineProblem, match=f"there is no topic '{topic}-dead'"):
-        list(it.read(it.partitions()[0]))
-    make_topic(bootstrap, f"{topic}-dead")
-    assert sum(batch.num_rows for batch in it.read(it.partitions()[0])) == 0
-    (letter,) = consume_all(bootstrap, f"{topic}-dead")
-    assert letter.value() == b"no json"
+    return tables.reader(options, columns)

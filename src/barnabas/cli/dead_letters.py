@@ -116,7 +116,7 @@ class Letter:
     @property
     def is_cut(self) -> bool:
         """Was it too large even for the dead-letter topic, so that a part of it is gone?"""
-        return "value.bytes" in self.told or "key.bytes" in self.told
+        return any(f"{part}.bytes" in self.told for part in ("key", "value", "headers"))
 
     @property
     def headers(self) -> Headers:

@@ -25,6 +25,8 @@ HEADER: Final = "barnabas."
 DEAD_LETTER_COLUMNS: Final = ("key", "value", "headers", "topic")
 #: A stack longer than this says no more.
 _STACK_CHARACTERS: Final = 8_000
+#: A reason may quote the record: with both whole, the letter of a large one would be too large.
+_REASON_CHARACTERS: Final = 1_000
 _HEADERS: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 _ROW: Final = "__row"
 _TRIED: Final = "__tried"
@@ -94,7 +96,8 @@ class _Surviving:
             return self._function(value), None, None
         except Exception as problem:  # noqa: BLE001 - whatever it is, it is this record's
             stack = "".join(traceback.format_exception(problem))[-_STACK_CHARACTERS:]
-            return None, f"{type(problem).__name__}: {problem}", stack
+            reason = f"{type(problem).__name__}: {problem}"[:_REASON_CHARACTERS]
+            return None, reason, stack
 
 
 def _original(column: str) -> Column:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.errors import OffsetOutOfRange, UnknownTopic
 from barnabas.pipelines.columns import RowWriter, read_columns
+from barnabas.pipelines.dead_letters import dead_letters
 from barnabas.pipelines.problem import PipelineProblem
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def read_range(
     for batch in batches:
         decoded = decoder.decode(batch)
         if decoded.rejected is not None:
-            aside = aside or RowWriter(client, client.idempotent_producer())
+            topic = decoder.formats.dead_letter_topic
+            aside = aside or RowWriter(client, client.idempotent_producer(), topic=topic)
             _put_aside(aside, decoded.rejected)
         yield decoded.batch
     if aside is not None:
@@ -48,7 +50,10 @@ def read_range(
 
 
 def _put_aside(writer: RowWriter, rejected: RecordBatch) -> None:
-    for each in writer.write(rejected):
+    refused = writer.write(rejected)
+    if refused:
+        refused = writer.write(dead_letters(rejected, refused, cut=True))
+    for each in refused:
         raise PipelineProblem(
             f"a bad record cannot be put aside in {each.topic}: {each.reason}; set badRows=column to see it instead"
         )
