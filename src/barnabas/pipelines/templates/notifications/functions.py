@@ -32,6 +32,10 @@ TOPICS = {channel: f"notifications-{channel}" for channel in CHANNELS}
 OUTCOMES = "notification-outcomes"
 DEFAULT_CHANNELS = ["email"]
 SMS_CHARACTERS = 160
+#: Longer texts are cut and longer names refused: a notification of GROUP_MAX requests fits into a record, whatever its letters are.
+TEXT_CHARACTERS = 2_000
+SUBJECT_CHARACTERS = 200
+NAME_CHARACTERS = 200
 #: A group that has as many is sent at once: all state has a bound.
 GROUP_MAX = 50
 #: For how long the id of a request is remembered.
@@ -59,14 +63,16 @@ def read_request(value: bytes | None) -> dict[str, Any]:
     for name in ("id", "app", "user", "message"):
         if not isinstance(said.get(name), str) or not said[name]:
             raise ValueError(f"{name!r} is missing")
+        if len(said[name]) > NAME_CHARACTERS:
+            raise ValueError(f"{name!r} has more than {NAME_CHARACTERS} characters")
     if said["message"] not in MESSAGES:
         raise ValueError(f"there is no message {said['message']!r}")
     subject, text = (_filled(each, said.get("values")) for each in MESSAGES[said["message"]])
     return {
         **{name: said[name] for name in ("id", "app", "user")},
         "urgent": said.get("urgent") is True,
-        "subject": subject,
-        "text": text,
+        "subject": _shortened(subject, SUBJECT_CHARACTERS),
+        "text": _shortened(text, TEXT_CHARACTERS),
     }
 
 
@@ -107,7 +113,7 @@ def settle(
             into[each["id"]].append(notification["id"])
         if len(group) > 1:
             grouped.update(each["id"] for each in group)
-        yield TOPICS[channel], group[0]["user"], json.dumps(notification)
+        yield TOPICS[channel], group[0]["user"], _json(notification)
     for each in requests:
         outcome = {
             "id": each["id"],
@@ -119,7 +125,7 @@ def settle(
             told = {"outcome": "suppressed", "reason": f"the user wants nothing from {each['app']}"}
         else:
             told = {"outcome": "grouped" if each["id"] in grouped else "sent"}
-        yield OUTCOMES, each["id"], json.dumps(outcome | told)
+        yield OUTCOMES, each["id"], _json(outcome | told)
 
 
 def _notification(channel: str, group: list[dict[str, Any]]) -> dict[str, Any]:
@@ -128,8 +134,8 @@ def _notification(channel: str, group: list[dict[str, Any]]) -> dict[str, Any]:
     if len(group) > 1:
         subject = f"{len(group)} messages for you"
         text = "\n".join(each["text"] for each in group)
-    if channel == "sms" and len(text) > SMS_CHARACTERS:
-        text = text[: SMS_CHARACTERS - 1] + "…"
+    if channel == "sms":
+        text = _shortened(text, SMS_CHARACTERS)
     return {
         "id": f"{first['id']}-{channel}",
         "user": first["user"],
@@ -137,6 +143,15 @@ def _notification(channel: str, group: list[dict[str, Any]]) -> dict[str, Any]:
         "text": text,
         "requests": [each["id"] for each in group],
     }
+
+
+def _shortened(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[: characters - 1] + "…"
+
+
+def _json(value: dict[str, Any]) -> str:
+    """Write letters as they are: escaped, most would take three times the room. Halves of characters, which JSON can name, are no letters."""
+    return json.dumps(value, ensure_ascii=False).encode(errors="replace").decode()
 
 
 def _object(value: bytes | None) -> dict[str, Any]:
@@ -188,13 +203,18 @@ class Deliver(StatefulProcessor):
                 yield from self._settled([request])
             else:
                 waiting.append(request)
-        if len(waiting) >= GROUP_MAX or now_ms >= since_ms + self._window_ms:
+            if len(waiting) >= GROUP_MAX:
+                yield from self._settled(waiting)
+                waiting = []
+        if now_ms >= since_ms + self._window_ms:
             yield from self._settled(waiting)
-            self._waiting.clear()
-        elif waiting:
+            waiting = []
+        if waiting:
             self._waiting.update((since_ms, json.dumps(waiting)))
             if is_new:
                 self._handle.registerTimer(since_ms + self._window_ms)
+        elif not is_new:
+            self._waiting.clear()
 
     def handleExpiredTimer(
         self, key: Any, timerValues: Any, expiredTimerInfo: Any

@@ -5,6 +5,7 @@ import json
 import functions
 import generate
 import pytest
+from pyspark.sql import Row
 
 NOTHING_SAID = functions.read_preferences(None)
 
@@ -53,6 +54,10 @@ REFUSED = [
     (b"[1]", "no JSON object"),
     (b'{"id": 7, "app": "a", "user": "u", "message": "m"}', "'id' is missing"),
     (b'{"id": "7", "app": "a", "user": "", "message": "m"}', "'user' is missing"),
+    (
+        json.dumps({"id": "7", "app": "a", "user": "u", "message": "m" * 201}).encode(),
+        "'message' has more than 200 characters",
+    ),
     (b'{"id": "7", "app": "a", "user": "u", "message": "m"}', "no message 'm'"),
     (
         b'{"id": "7", "app": "a", "user": "u", "message": "comment", "values": 3}',
@@ -115,6 +120,99 @@ def test_several_become_one_for_each_channel():
 def test_a_text_message_is_short():
     ((_, said),), _ = settled([request(text="x" * 500)], {"channels": {"*": ["sms"]}, "muted": []})
     assert len(said["text"]) == functions.SMS_CHARACTERS
+
+
+def test_letters_are_written_as_they_are_and_halves_of_them_are_none():
+    (_, _, value), _ = functions.settle([request(text="Привет \ud800")], NOTHING_SAID)
+    assert '"text": "Привет ?"' in value
+
+
+def test_a_full_group_fits_into_a_record_whatever_is_asked_for():
+    def read(number):
+        said = {
+            "id": str(number).rjust(functions.NAME_CHARACTERS, "\1"),
+            "app": "forum",
+            "user": "ann",
+            "message": "comment",
+            "values": {"author": "\1" * 500_000, "text": "\1" * 500_000},
+        }
+        return functions.read_request(json.dumps(said).encode())
+
+    group = [read(number) for number in range(functions.GROUP_MAX)]
+    assert group[0]["text"].endswith("…")
+    sizes = [len((key + value).encode()) for _, key, value in functions.settle(group, NOTHING_SAID)]
+    assert max(sizes) < 1_000_000
+
+
+class Kept:
+    """State as Spark keeps it for one user, in memory."""
+
+    def __init__(self):
+        self.value, self.seen = None, set()
+
+    def exists(self):
+        return self.value is not None
+
+    def get(self):
+        return self.value
+
+    def update(self, value):
+        self.value = value
+
+    def clear(self):
+        self.value = None
+
+    def containsKey(self, key):
+        return key in self.seen
+
+    def updateValue(self, key, _value):
+        self.seen.add(key)
+
+
+class Handle:
+    """What Spark gives a step, and the time."""
+
+    def __init__(self):
+        self.states, self.timers, self.now_ms = {}, [], 0
+
+    def getValueState(self, name, _schema):
+        return self.states.setdefault(name, Kept())
+
+    def getMapState(self, name, *_schemas):
+        return self.states.setdefault(name, Kept())
+
+    def registerTimer(self, at_ms):
+        self.timers.append(at_ms)
+
+    def getCurrentProcessingTimeInMs(self):
+        return self.now_ms
+
+
+def test_many_requests_at_once_are_several_groups():
+    handle = Handle()
+    step = functions.Deliver(window_ms=1000)
+    step.init(handle)
+
+    def outcomes(count, start=0):
+        rows = [
+            Row(is_request=True, said=json.dumps(request(number, urgent=False)), offset=number)
+            for number in range(start, start + count)
+        ]
+        sent = list(step.handleInputRows(("ann",), iter(rows), handle))
+        mails = [json.loads(each.value) for each in sent if each.topic != functions.OUTCOMES]
+        return [len(each["requests"]) for each in mails]
+
+    most = functions.GROUP_MAX
+    assert outcomes(2 * most + 3) == [most, most]
+    assert handle.timers == [1000]
+    assert outcomes(most - 4, start=500) == []
+    assert outcomes(1, start=700) == [most]
+    assert not handle.states["waiting"].exists()
+    handle.now_ms = 5
+    assert outcomes(1, start=800) == []
+    handle.now_ms = 1005
+    assert outcomes(1, start=900) == [2]
+    assert handle.timers == [1000, 1005]
 
 
 def test_generated_requests_are_the_same_for_the_same_seed():
