@@ -39,8 +39,12 @@ def per_hour():
     return functions.per_hour(spark.read.table("per_minute"), spark.read.table("late"))
 
 
-dp.create_sink("alerts", "barnabas", {**HERE, "topic": "metrics.alerts"})
-# What is too large even for the dead letters is cut there, and says so.
+# What is too large to be written is a dead letter; what is too large even for that is cut, and says so.
+dp.create_sink(
+    "alerts",
+    "barnabas",
+    {**HERE, "topic": "metrics.alerts", "deadLetterTopic": "metrics.alerts.dlq"},
+)
 dp.create_sink("metrics_dlq", "barnabas", {**HERE, "deadLetterTopic": "metrics.dlq"})
 
 

@@ -35,7 +35,7 @@ def preferences():
 
 
 # What to send and what became of each request are written by one flow: both or none.
-dp.create_sink("sent", "barnabas", HERE)
+dp.create_sink("sent", "barnabas", {**HERE, "deadLetterTopic": "notifications.dlq"})
 dp.create_sink("refused", "barnabas", {**HERE, "deadLetterTopic": "notification-requests.dlq"})
 
 

@@ -25,8 +25,11 @@ def orders():
     return functions.orders(poison.good(spark.readStream.table("records")))
 
 
-dp.create_sink("large", "barnabas", {**HERE, "topic": "orders-large"})
-dp.create_sink("dead_letters", "barnabas", HERE)
+# What cannot be written, as it is too large, goes to the dead-letter topic of where it should go; what is too large even for that is cut, and says so.
+dp.create_sink(
+    "large", "barnabas", {**HERE, "topic": "orders-large", "deadLetterTopic": "orders-large.dlq"}
+)
+dp.create_sink("dead_letters", "barnabas", {**HERE, "deadLetterTopic": "orders.dlq"})
 
 
 @dp.append_flow(target="large")
