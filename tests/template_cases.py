@@ -288,7 +288,7 @@ class Activity(Case):
         for place, (topic, value) in enumerate(self.POISON):
             self.events.insert((place + 1) * count // 3, feeding.Event(topic, "x", value))
         # Long after everything else, so that the watermark closes every session before it.
-        end = {"visitor": "end", "at": "2027-01-01T00:00:00+00:00", "page": "/"}
+        end = {"visitor": "end", "at": "2026-03-01T00:00:00+00:00", "page": "/"}
         self.last = [feeding.Event("page-views", "end", json.dumps(end))]
         self._count = count + len(self.last)
         sessions = sessions_of(functions, visits)

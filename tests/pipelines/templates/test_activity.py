@@ -13,7 +13,7 @@ from topic_kit import consume_all, make_topic
 from barnabas.pipelines import feeding
 from barnabas.pipelines.continuous import Pipeline
 
-FAR = datetime(2027, 1, 1, tzinfo=UTC)
+FAR = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -52,6 +52,9 @@ def test_from_events_to_sessions_and_reports(project, here, spark, tmp_path):
     sessions = sessions_of(functions, events)
     settings = {"barnabas.bootstrap.servers": here, "spark.sql.shuffle.partitions": "2"}
     bad = [feeding.Event("clicks", "x", "{"), feeding.Event("searches", "y", '{"visitor": "y"}')]
+    # It would end the sessions of everybody who comes after it.
+    future = {"visitor": "z", "at": "2100-01-01T00:00:00+00:00", "page": "/"}
+    bad.append(feeding.Event("page-views", "z", json.dumps(future)))
     pipeline = Pipeline(project, spark, settings)
     feeding.feed([*records(events[:400]), *bad], here)
     pipeline.run_available()
@@ -69,6 +72,8 @@ def test_from_events_to_sessions_and_reports(project, here, spark, tmp_path):
     assert [dict(each.headers())["barnabas.reason"].decode() for each in dead][
         1
     ] == "'at' is missing"
+    (future,) = consume_all(here, "page-views.dlq")
+    assert dict(future.headers())["barnabas.reason"] == b"'at' is in the future"
     hours = {each["at"][:13] for _, each in events}
     check_files(project, len(hours) + 1)
     check_iceberg(project, spark, settings, tmp_path)

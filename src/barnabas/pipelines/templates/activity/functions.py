@@ -33,6 +33,8 @@ SAID = StructType().add("said", StringType())
 GAP_MS = 30 * 60_000
 #: How late events may come and still count.
 LATENESS = "10 minutes"
+#: How far an event may be ahead of when it was received. One from later still would end everybody's sessions: it is refused.
+FUTURE = "30 seconds"
 #: Who does more in one session is a machine: what there is becomes a session at once, as all state has a bound.
 EVENTS_MAX = 5_000
 #: Steps of the funnel, by the beginning of a page's path; reaching one is reaching those before it.
@@ -141,12 +143,16 @@ class Sessions(StatefulProcessor):
 
 
 def checked(records: DataFrame) -> DataFrame:
-    """Add to `_error` what JSON alone does not say: who and when must be there."""
+    """Add to `_error` what JSON alone does not say: who and when must be there, and no event is from the future."""
     missing = F.coalesce(F.col("value.visitor"), F.lit("")) == ""
     reason = (
         F.when(F.col("value").isNull(), "it has no value")
         .when(missing, "'visitor' is missing")
         .when(F.col("value.at").isNull(), "'at' is missing")
+        .when(
+            F.col("value.at") > F.col("timestamp") + F.expr(f"INTERVAL {FUTURE}"),
+            "'at' is in the future",
+        )
     )
     told = F.struct(
         F.lit("value").alias("column"),

@@ -1,12 +1,13 @@
 """Run with `pytest` in this folder."""
 
 import random
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import functions
 import generate
 import pytest
 from functions import GAP_MS, Event
+from pyspark.sql import functions as F
 
 MINUTE_MS = 60_000
 
@@ -68,6 +69,8 @@ def test_events_have_one_form_and_who_and_when(spark):
         (("ann", at, None, None, "lamp", 3), "searches", None),
         (("", at, "/", None, None, None), "page-views", None),
         (("bo", None, "/", None, None, None), "page-views", None),
+        (("bo", at + timedelta(seconds=30), "/later", None, None, None), "page-views", None),
+        (("bo", at + timedelta(seconds=31), "/", None, None, None), "page-views", None),
         (None, "page-views", None),
         (None, "page-views", ("value", "is no JSON", b"{")),
     ]
@@ -77,21 +80,23 @@ def test_events_have_one_form_and_who_and_when(spark):
     frame = spark.createDataFrame(
         rows, columns + "_error STRUCT<column: STRING, reason: STRING, bytes: BINARY>"
     )
-    checked = functions.checked(frame)
+    checked = functions.checked(frame.withColumn("timestamp", F.lit(at)))
     reasons = [each.reason for each in checked.select("_error.reason").collect()]
     assert reasons == [None] * 3 + [
         "'visitor' is missing",
         "'at' is missing",
+        None,
+        "'at' is in the future",
         "it has no value",
         "is no JSON",
     ]
     good = (
         functions.by_hour(functions.typed(checked.where("_error IS NULL")))
-        .orderBy("kind")
+        .orderBy("kind", "page")
         .collect()
     )
     assert [(each.kind, each.page, each.detail) for each in good] == [
-        ("click", "/", "buy"), ("search", "", "lamp"), ("view", "/", None),
+        ("click", "/", "buy"), ("search", "", "lamp"), ("view", "/", None), ("view", "/later", None),
     ]  # fmt: skip
     assert len({each.hour for each in good}) == 1
 
