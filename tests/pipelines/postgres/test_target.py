@@ -172,6 +172,38 @@ def test_what_cannot_be_is_kept_with_the_reason_and_stops_nothing(run):
     assert len(run.refused()) == len(bad)
 
 
+def test_keys_that_no_index_can_hold(run):
+    columns = [{"id": 1, "name": "id", "type": "text", "key": True}]
+    noise = random.Random(1).randbytes(4000).hex()
+    run.apply(schema(1, columns), row(10, "a"), row(11, noise), gone(12, noise + "x"), row(13, "b"))
+    assert [each["id"] for each in run.table()] == ["a", "b"]
+    (reason,) = run.refused()
+    assert "index row" in reason
+    # One that can be packed fits, and is a key like any other.
+    packed = "x" * 5000
+    run.apply(row(20, packed))
+    assert [each["id"] for each in run.table()] == ["a", "b", packed]
+    run.apply(gone(22, packed))
+    run.apply(row(21, packed), row(23, "c"))
+    assert [each["id"] for each in run.table()] == ["a", "b", "c"]
+
+
+def test_more_than_postgresql_can_do_is_refused_and_stops_nothing(run):
+    deep = "[" * 500_000 + "]" * 500_000
+    value = f'{{"position": 12, "schema": 1, "row": {{"id": 2, "name": {deep}}}}}'
+    many = [V1[0], *({"id": each, "name": f"c{each}", "type": "int"} for each in range(2, 1702))]
+    run.apply(
+        schema(1, V1),
+        schema(1, many, table="wide"),
+        Change("schema", "goods", '["goods", {"schema": 2}]', 2, 2, f'{{"columns": {deep}}}'),
+        row(11, 1, name="a"),
+        Change("row", "goods", '["goods", 2]', 1, 12, value),
+        row(13, 3, name="c"),
+    )
+    assert [each["name"] for each in run.table()] == ["a", "c"]
+    assert len(run.refused()) == 3
+
+
 @pytest.mark.parametrize(
     "columns",
     [

@@ -61,7 +61,7 @@ def parse_columns(text: str) -> tuple[Column, ...]:
     """Read the columns of a schema record; none of them means that the table is gone."""
     try:
         columns = tuple(_column(each) for each in json.loads(text)["columns"])
-    except (ValueError, TypeError, KeyError) as problem:
+    except (ValueError, TypeError, KeyError, RecursionError) as problem:
         if isinstance(problem, BadSchema):
             raise
         raise BadSchema(f"not the columns of a table: {problem!r}") from None

@@ -132,10 +132,10 @@ def upsert_rows(table: str, columns: Sequence[Column]) -> Composed:
 
 
 def delete_rows(table: str, columns: Sequence[Column]) -> Composed:
-    """Delete the rows that the staged deletes %(rows)s name: their keys are [table, first key column, next …]."""
+    """Delete the rows that the staged deletes %(rows)s name: their values are [table, first key column, next …]."""
     keys = [each.name for each in columns if each.key]
     pairs = [
-        SQL("%(key{0})s::text, s.key::jsonb -> {1}").format(SQL(str(at)), SQL(str(at + 1)))
+        SQL("%(key{0})s::text, s.value::jsonb -> {1}").format(SQL(str(at)), SQL(str(at + 1)))
         for at in range(len(keys))
     ]
     same = [SQL("t.{0} = v.{0}").format(_quoted(each)) for each in keys]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import psycopg
@@ -37,8 +38,16 @@ _REFUSALS: Final = (
     psycopg.IntegrityError,
     psycopg.ProgrammingError,
     psycopg.NotSupportedError,
+    # What is more than PostgreSQL can do for anybody: by their class these are troubles of the server, and would be tried again for ever.
+    psycopg.errors.ProgramLimitExceeded,
+    psycopg.errors.StatementTooComplex,
+    psycopg.errors.TooManyColumns,
+    psycopg.errors.TooManyArguments,
 )
 _FIELDS: Final = 'query, batch, attempt, kind, "table", key, version, position, value'
+#: An entry of an index has room for so much, and a table and a position beside it. Longer keys are known by how they begin and their hash.
+_KEY_BYTES: Final = 2000
+_KEY_SHOWN: Final = 200
 
 
 class Change(NamedTuple):
@@ -87,7 +96,7 @@ class Target:
             cursor.copy(statement) as copy,
         ):
             for each in changes:
-                copy.write_row((query, batch, attempt, *each))
+                copy.write_row((query, batch, attempt, *_staged(each)))
                 count += 1
         return count
 
@@ -262,6 +271,15 @@ class Target:
     def _refuse(self, rows: Sequence[str], reason: Exception | str) -> None:
         sentence = str(reason).splitlines()[0] if str(reason) else repr(reason)
         self._execute(statements.REFUSE, {"rows": rows, "reason": sentence})
+
+
+def _staged(change: Change) -> Change:
+    """Give a change as it is put down: its key fits into an index, and a delete, which has no value, has its key there as it is."""
+    value = change.key if change.kind == "delete" else change.value
+    if len(change.key.encode()) <= _KEY_BYTES:
+        return change._replace(value=value)
+    digest = sha256(change.key.encode()).hexdigest()
+    return change._replace(key=f"{change.key[:_KEY_SHOWN]} sha256 {digest}", value=value)
 
 
 @contextmanager

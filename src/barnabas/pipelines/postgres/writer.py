@@ -103,5 +103,9 @@ def _changes(first: dict[str, Any], rows: Iterator[dict[str, Any]]) -> Iterator[
 
 
 def _change(row: dict[str, Any]) -> Change:
-    """Take a row; its key is written in one way, so that equal keys are equal texts."""
-    return Change(**{**row, "key": json.dumps(json.loads(row["key"]))})
+    """Take a row; its key is written in one way, so that equal keys are equal texts. One that cannot be read here is left as it is: the database says what is wrong with it."""
+    try:
+        key = json.dumps(json.loads(row["key"]))
+    except (ValueError, RecursionError):
+        key = row["key"]
+    return Change(**{**row, "key": key})
