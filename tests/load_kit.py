@@ -17,7 +17,7 @@ from barnabas.sim.history import History, Outcome, Poll, Send
 #: Some hundred records a second: always some under way, in few requests, for brokers that share two cores with all other tests.
 BURST = 12
 PAUSE_S = 0.02
-#: How long a partition was without an acknowledgement is to say what the brokers took: librdkafka waits by itself for up to a second between two questions who leads.
+#: So that how long a partition was without an acknowledgement says as much of the brokers and as little of the client as can be set.
 IMPATIENT = {"retry.backoff.ms": 50, "retry.backoff.max.ms": 100, "reconnect.backoff.max.ms": 100}
 
 
