@@ -1,13 +1,11 @@
 """Many connections that send a byte each now and then: what `bench.workloads.crowd` runs as a process.
 
 Arguments: host, port, connections, bytes per second of each. Prints `ready` when all are connected and have begun. The bytes are those of a request, again and
-again, so that nobody can tell them from a slow client; answers are thrown away. It stands for ten thousand machines that are elsewhere: so it gives way to whatever
-else wants to run here, the broker above all. Ends with its standard input.
+again, so that nobody can tell them from a slow client; answers are thrown away. Ends with its standard input.
 """
 
 from __future__ import annotations
 
-import os
 import resource
 import select
 import socket
@@ -32,7 +30,6 @@ def main() -> None:
     host, port, connections, rate = sys.argv[1:]
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     crowd = connect((host, int(port)), int(connections))
     begin(crowd)
     print("ready", flush=True)

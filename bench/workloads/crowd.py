@@ -2,7 +2,7 @@
 
 The same quiet client as in `tenants`, alone and beside the crowd; what counts is the ratio of its p99 from when a record was due until its reader has it. A p99 is
 made of the few worst moments, and a machine has bad seconds of its own: so the two are taken in turns, several times, and the median of each counts. The crowd's own
-client takes only what the others leave of the cores.
+client takes a part of a core, which on a machine with few of them is in the figure too.
 """
 
 from __future__ import annotations
