@@ -52,6 +52,17 @@ def dead_letters(frame: DataFrame, topic_suffix: str = SUFFIX) -> DataFrame:
     )
 
 
+def checked(frame: DataFrame, reason: Column, column: str = "value") -> DataFrame:
+    """Add to `_error` what a check of your own says of a typed column: a row without an error gets one where the reason is not null."""
+    problem = F.struct(
+        F.lit(column).alias("column"),
+        reason.alias("reason"),
+        F.to_json(column).cast("binary").alias("bytes"),
+    )
+    error = F.coalesce(ERROR, F.when(reason.isNotNull(), problem))
+    return frame.select(F.expr(f"* EXCEPT ({ERROR})"), error.alias(ERROR))
+
+
 def guarded(
     function: Callable[[Any], Any], returns: str, column: str = "value"
 ) -> Callable[[DataFrame], DataFrame]:

@@ -13,6 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import LongType, StringType, StructType, TimestampType
 
+from barnabas.pipelines import poison
+
 #: Topics, and what an event of each is called.
 KINDS = {"page-views": "view", "clicks": "click", "searches": "search"}
 EVENT = "visitor STRING, at TIMESTAMP, page STRING, target STRING, query STRING, results INT"
@@ -154,13 +156,7 @@ def checked(records: DataFrame) -> DataFrame:
             "'at' is in the future",
         )
     )
-    told = F.struct(
-        F.lit("value").alias("column"),
-        reason.alias("reason"),
-        F.to_json("value").cast("binary").alias("bytes"),
-    )
-    error = F.coalesce("_error", F.when(reason.isNotNull(), told))
-    return records.select(F.expr("* EXCEPT (_error)"), error.alias("_error"))
+    return poison.checked(records, reason)
 
 
 def typed(records: DataFrame) -> DataFrame:

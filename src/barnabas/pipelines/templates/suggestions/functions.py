@@ -15,6 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import DoubleType, LongType, StringType, StructType
 
+from barnabas.pipelines import poison
+
 VISIT = "customer STRING, product STRING, action STRING, seconds DOUBLE, at TIMESTAMP"
 PAIR = "product STRING, other STRING, weight DOUBLE, at_ms LONG"
 #: As objects: Spark's own runner would have to ask what a text means, which definitions may not.
@@ -172,7 +174,7 @@ def checked_visits(records: DataFrame) -> DataFrame:
     """Add to `_error` what JSON alone does not say: who looked at what, and when, must be there, and no visit is from the future."""
     is_future = F.col("value.at") > F.col("timestamp") + F.expr(f"INTERVAL {FUTURE}")
     reason = _missing("customer", "product", "at")
-    return _checked(records, reason.when(is_future, "'at' is in the future"))
+    return poison.checked(records, reason.when(is_future, "'at' is in the future"))
 
 
 def checked_pairs(records: DataFrame) -> DataFrame:
@@ -180,7 +182,7 @@ def checked_pairs(records: DataFrame) -> DataFrame:
     weight = F.col("value.weight")
     is_no_weight = F.isnan(weight) | (F.abs(weight) == float("inf"))
     reason = _missing("product", "other", "weight", "at_ms")
-    return _checked(records, reason.when(is_no_weight, "'weight' is no number"))
+    return poison.checked(records, reason.when(is_no_weight, "'weight' is no number"))
 
 
 def _missing(*names: str) -> Column:
@@ -189,16 +191,6 @@ def _missing(*names: str) -> Column:
     for name in names:
         reason = reason.when(F.col(f"value.{name}").isNull(), f"'{name}' is missing")
     return reason
-
-
-def _checked(records: DataFrame, reason: Column) -> DataFrame:
-    told = F.struct(
-        F.lit("value").alias("column"),
-        reason.alias("reason"),
-        F.to_json("value").cast("binary").alias("bytes"),
-    )
-    error = F.coalesce("_error", F.when(reason.isNotNull(), told))
-    return records.select(F.expr("* EXCEPT (_error)"), error.alias("_error"))
 
 
 def weighed(visits: DataFrame) -> DataFrame:
