@@ -135,7 +135,7 @@ def test_one_misfortune_after_another(cluster):
     log.warning("CHAOS_SEED=%d", seed)
     rng = random.Random(seed)
     gaps = {}
-    # A broker that sleeps may have been asked who leads: librdkafka asks nobody else before that question has timed out.
+    # A broker that sleeps may hold a request, or the question who leads: the producer is to give that up long before the records' own time is over.
     with Load(cluster, "t", timeout_s=5) as load:
         load.wait_for_more()
         for _ in range(ROUNDS):
