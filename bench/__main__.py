@@ -12,7 +12,7 @@ from bench import build, history, machine, plots, report, sizing
 from bench.admin import BrokerFailed
 from bench.brokers import class_path
 from bench.figures import BARNABAS, KAFKA
-from bench.plan import FULL, SHORT, TINY, Bench, Outcome, Scale, Step, run_all
+from bench.plan import FULL, PATIENCE_S, SHORT, TINY, Bench, Outcome, Scale, Step, run_all
 from bench.profiling import Profiler
 from bench.progress import Progress, clock
 from bench.workloads import TITLES, all_steps, chosen
@@ -23,16 +23,23 @@ from bench.workloads import TITLES, all_steps, chosen
 @click.option(
     "--tiny", is_flag=True, help="Seconds, to see that everything runs: no figure means anything."
 )
+@click.option(
+    "--quiet",
+    is_flag=True,
+    help="Wait for a quiet host; take again what it disturbed, up to half an hour.",
+)
 @click.option("--only", default="", metavar="W4,W3", help="Only these workloads.")
 @click.option("--profile", is_flag=True, help="Flame graphs of Barnabas instead of figures.")
 @click.option("--native", is_flag=True, help="With --profile: show C frames too.")
-def main(*, full: bool, tiny: bool, only: str, profile: bool, native: bool) -> None:
+def main(*, full: bool, tiny: bool, quiet: bool, only: str, profile: bool, native: bool) -> None:
     """Measure Barnabas against Apache Kafka with the same clients, and print the ratios."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(143))
     machine.allow_open_files()
     scale = FULL if full else TINY if tiny else SHORT
     names = wanted(only)
+    if quiet:
+        scale = scale._replace(patience_s=PATIENCE_S, limit_s=scale.limit_s + PATIENCE_S)
     if names:  # who asks for some of them wants these whole, however long they take
         scale = scale._replace(limit_s=FULL.limit_s)
     steps = chosen(all_steps(scale.seconds, full=full, only=names), names)
@@ -96,7 +103,7 @@ def run_comparison(scale: Scale, steps: list[Step], names: set[str]) -> None:
         )
     click.echo(report.table(outcome.results.values(), details=bool(names)))
     click.echo(f"\n{report.verdicts(outcome.results.values())}")
-    click.echo(f"noise: {report.noise_text(outcome.noise)}")
+    click.echo(f"noise: {report.noise_text(outcome)}")
     click.echo(f"took {clock(outcome.seconds)} minutes on {about.machine}")
     for text in outcome.skipped:
         click.echo(f"not run: {text}")

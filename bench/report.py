@@ -121,15 +121,16 @@ def explained(page: str) -> set[str]:
     return {word for head in heads for word in head.split("`")[1::2]}
 
 
-def noise_text(noise: dict[str, list[Noise]]) -> str:
+def noise_text(outcome: Outcome) -> str:
     """What else went on: the share of the machine that neither broker nor client used, and what the host took."""
-    runs = [share for shares in noise.values() for share in shares]
+    runs = [share for shares in outcome.noise.values() for share in shares]
     if not runs:
         return "no noise was measured"
     others, stolen = ([getattr(run, part) for run in runs] for part in ("others", "stolen"))
     return (
         f"of the machine's time, others used {median(others):.1%} (at most {max(others):.1%}), "
         f"the host took {median(stolen):.1%} (at most {max(stolen):.1%})"
+        f"{f'; {outcome.again} runs in which it took more were taken again' if outcome.again else ''}"
     )
 
 
@@ -163,7 +164,7 @@ def generated(
         f"`{about.scale}` run of {outcome.seconds / 60:.0f} minutes, librdkafka {about.librdkafka}.",
         f"Machine: {about.machine}.",
         "",
-        f"**{verdicts(results)}.** Noise: {noise_text(outcome.noise)}.",
+        f"**{verdicts(results)}.** Noise: {noise_text(outcome)}.",
         "",
         *(f"![{title}]({path})" for title, path in plots),
         markdown(results),

@@ -43,7 +43,7 @@ def crowd(s: float) -> list[Step]:
 def run(bench: Bench, name: str) -> dict[str, float]:
     """Measure alone and beside the crowd, in turns."""
     broker = bench.broker(name)
-    turns = [turn(bench, broker) for _ in range(TURNS)]
+    turns = [bench.quietest(lambda: turn(bench, broker)) for _ in range(TURNS)]
     alone, beside = (statistics.median(figures) for figures in zip(*turns, strict=True))
     return {"crowd.alone": alone, "crowd.beside": beside, "crowd.noticed": beside / alone}
 

@@ -72,10 +72,10 @@ def test_the_verdict_names_what_is_missed():
 
 
 def test_noise_is_told_as_shares():
-    assert report.noise_text(outcome().noise) == (
+    assert report.noise_text(outcome()) == (
         "of the machine's time, others used 20.0% (at most 30.0%), the host took 1.0% (at most 2.0%)"
     )
-    assert report.noise_text({}) == "no noise was measured"
+    assert report.noise_text(Outcome()) == "no noise was measured"
 
 
 def test_the_page_keeps_what_is_around_its_marks():
