@@ -1,7 +1,8 @@
 """How a command reaches a broker: which address, with which settings, and what if nobody answers.
 
 One job: from the options, the environment and the profiles file to confluent-kafka clients that
-keep quiet on stderr. Must not know any command.
+keep quiet on stderr. Must not know any command. Every command imports this, also those that reach no
+broker: what only a connection needs is imported when there is one.
 
 Address, first that is given: --bootstrap, --profile, -X bootstrap.servers, BARNABAS_BOOTSTRAP,
 BARNABAS_PROFILE, the file's `default` profile, 127.0.0.1:9092. Client settings: those of the
@@ -12,11 +13,8 @@ verb; after the verb wins.
 from __future__ import annotations
 
 import functools
-import logging
 import os
-import socket
 import time
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +26,7 @@ from barnabas.cli.failure import Failure, failure, nearest, reason
 from barnabas.cli.output import FORMATS, duration
 
 if TYPE_CHECKING:
+    import logging
     from concurrent.futures import Future
 
     from confluent_kafka import Consumer, KafkaError, Producer
@@ -162,6 +161,8 @@ def profiles_path(environ: Mapping[str, str]) -> Path:
 
 def read_profiles(path: Path) -> dict[str, Any]:
     """The profiles file as a dict; empty when there is no file."""
+    import tomllib
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -325,6 +326,8 @@ class Connection:
         """
         if self._reached:
             return
+        import socket
+
         reasons = []
         deadline = time.monotonic() + self.timeout_s
         for host, port in self._addresses:
@@ -404,6 +407,8 @@ def require_confluent_kafka() -> None:
 
 def _silence() -> logging.Logger:
     """A log that goes nowhere: what matters of librdkafka's chatter comes through error_cb."""
+    import logging
+
     logger = logging.getLogger("barnabas.librdkafka")
     logger.propagate = False
     logger.setLevel(logging.CRITICAL + 1)
