@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from acl_kit import AUTHORIZER
+from chaos.wire_kit import BrokerProcess
 from cluster_kit import wait_until
 from compat.test_cli import Tool
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -178,10 +180,15 @@ def test_what_was_cut_to_fit_is_not_sent_back(tool, source, bootstrap):
 
 def bury_large(bootstrap, source, *sizes):
     """Write a dead letter of each size; their partition is 0."""
+    bury_large_of(bootstrap, f"{source}.dlq", source, *sizes)
+
+
+def bury_large_of(bootstrap, dlq, source, *sizes):
+    """Write dead letters of one topic into a dead-letter topic of any name."""
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, "message.max.bytes": 10_000_000})  # fmt: skip
     for size in sizes:
         headers = [("barnabas.topic", source), ("barnabas.partition", "0")]
-        producer.produce(f"{source}.dlq", b"v" * size, partition=0, headers=headers)
+        producer.produce(dlq, b"v" * size, partition=0, headers=headers)
     assert producer.flush(60) == 0
 
 
@@ -208,6 +215,42 @@ def test_letters_that_cannot_be_sent_are_named_and_the_others_go(tool, source, b
     told = tool("dlq", "redrive", f"{source}.dlq", code=1)
     assert f"left out 0:1: {source} takes 1,048,588 bytes (max.message.bytes)" in told.text
     assert "2 letters" in told.said
+
+
+@pytest.mark.parametrize("mode", [["--dry-run"], []])
+def test_what_a_topic_would_refuse_is_said_before_and_when_sending(tool, source, bootstrap, mode):
+    """A dry run says what a run does, and does nothing."""
+    tool("config", "set", "topic", source, "max.message.bytes=2000")
+    bury_large(bootstrap, source, 10, 3_000)
+    bury_large_of(bootstrap, f"{source}.dlq", f"{source}-gone", 20)
+    told = tool("dlq", "redrive", f"{source}.dlq", *mode, code=1)
+    verb, spared = ("would send", "would leave out") if mode else ("sent", "left out")
+    sent, large, gone = told.text.splitlines()
+    assert sent == f"{verb} 1 letter of {source}.dlq to {source}"
+    assert large.startswith(f"{spared} 0:1: {source} takes 2,000 bytes (max.message.bytes)")
+    assert gone == f"{spared} 0:2: there is no topic {source}-gone"
+    assert "2 letters" in told.said
+    assert sizes_in(tool, bootstrap, source) == ([] if mode else [10])
+    topics = tool("topic", "list").text
+    assert f"{source}-gone" not in topics
+    assert (f"{source}.dlq.redriven" in topics) == (not mode)
+
+
+@pytest.mark.parametrize("mode", [["--dry-run"], []])
+def test_a_topic_that_one_may_not_write_to_is_named(tmp_path, mode):
+    settings = (f"authorizer.class.name={AUTHORIZER}", "allow.everyone.if.no.acl.found=true")
+    with BrokerProcess(tmp_path / "data", settings=settings) as broker:
+        tool = Tool(broker.bootstrap, tmp_path)
+        for topic in ("kept", "open", "a.dlq"):
+            tool("topic", "create", topic)
+        for topic in ("kept", "open"):
+            bury_large_of(broker.bootstrap, "a.dlq", topic, 10)
+        tool("acl", "add", "ANONYMOUS", "read", "topic:kept")
+        told = tool.json("dlq", "redrive", "a.dlq", *mode, code=1)
+        assert told["sent"] == {"open": 1}
+        reason = "topic 'kept': no right to Write"
+        assert told["refused"] == [{"partition": 0, "offset": 0, "reason": reason}]
+        assert sizes_in(tool, broker.bootstrap, "open") == ([] if mode else [10])
 
 
 def test_what_fails_leaves_no_transaction_open(tool, source, bootstrap):

@@ -18,7 +18,7 @@ from barnabas.cli.output import counted, emit, table
 from barnabas.cli.position import Since, parse_position
 from barnabas.cli.printable import printable
 from barnabas.cli.record import bytes_to_json
-from barnabas.cli.redrive import Redrive, plan
+from barnabas.cli.redrive import Redrive, looked_at, plan
 from barnabas.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -189,7 +189,9 @@ def _shown(data: bytes | None) -> str:
 @_filters
 @click.option("--to", metavar="TOPIC", help="Where to; else each goes where it came from.")
 @click.option("--keep-timestamps", is_flag=True, help="Send records with the time they had; else it is now.")  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Only say what would be sent.")
+@click.option(
+    "--dry-run", is_flag=True, help="Only say what would be sent, and what would be refused."
+)
 @connected
 def redrive(connection: Connection, topic: str, *, dry_run: bool, **options: Any) -> None:  # noqa: ANN401 - click's own values
     """Send dead letters back to the topic they came from: key, value and headers as they were.
@@ -200,7 +202,7 @@ def redrive(connection: Connection, topic: str, *, dry_run: bool, **options: Any
     letters = Letters(connection)
     letters.check(topic)  # a name that is mistaken must not make a topic for notes
     if dry_run:
-        chosen = plan(letters.read(topic), wanted, options["to"])
+        chosen, _ = looked_at(connection, plan(letters.read(topic), wanted, options["to"]))
     else:
         driver = Redrive(connection, topic, keep_timestamps=options["keep_timestamps"])
         chosen = driver.run(
@@ -210,7 +212,7 @@ def redrive(connection: Connection, topic: str, *, dry_run: bool, **options: Any
     if chosen.homeless:
         raise Failure(f"{counted(len(chosen.homeless), 'letter')} of {topic} do not say where they came from", "--to TOPIC sends them there")  # fmt: skip
     if chosen.refused:
-        raise Failure(f"{counted(len(chosen.refused), 'letter')} of {topic} cannot be sent: no such record is taken there", "--to TOPIC sends elsewhere; a larger max.message.bytes of their topic takes larger ones")  # fmt: skip
+        raise Failure(f"{counted(len(chosen.refused), 'letter')} of {topic} cannot be sent: their topics would refuse them", "--to TOPIC sends elsewhere; a larger max.message.bytes of their topic takes larger ones")  # fmt: skip
 
 
 def _tell(connection: Connection, topic: str, chosen: Plan, *, dry_run: bool) -> None:
@@ -220,23 +222,23 @@ def _tell(connection: Connection, topic: str, chosen: Plan, *, dry_run: bool) ->
         told = {"topic": topic, "dry_run": dry_run, "sent": dict(by_topic), "already_redriven": chosen.done, "without_source": len(chosen.homeless), "cut": len(chosen.cut), "refused": refused}  # fmt: skip
         emit(told, connection.output)
         return
-    verb = "would send" if dry_run else "sent"
+    verb, spared = ("would send", "would leave out") if dry_run else ("sent", "left out")
     for target, count in sorted(by_topic.items()):
         click.echo(f"{verb} {counted(count, 'letter')} of {topic} to {target}")
     if not (by_topic or chosen.homeless or chosen.refused):
         click.echo(f"nothing of {topic} is left to send")
     if chosen.done:
-        click.echo(f"left out {counted(chosen.done, 'letter')} that had been sent back before")
+        click.echo(f"{spared} {counted(chosen.done, 'letter')} that had been sent back before")
     if chosen.cut:
         click.echo(
-            f"left out {counted(len(chosen.cut), 'letter')} of which only a part was kept: too large"
+            f"{spared} {counted(len(chosen.cut), 'letter')} of which only a part was kept: too large"
         )
-    _tell_refused(chosen.refused)
+    _tell_refused(chosen.refused, spared)
 
 
-def _tell_refused(refused: Sequence[tuple[Letter, str]]) -> None:
+def _tell_refused(refused: Sequence[tuple[Letter, str]], spared: str) -> None:
     for letter, why in refused[:_REFUSED_SHOWN]:
-        click.echo(f"left out {letter.record.partition}:{letter.record.offset}: {why}")
+        click.echo(f"{spared} {letter.record.partition}:{letter.record.offset}: {printable(why)}")
     more = len(refused) - _REFUSED_SHOWN
     if more > 0:
-        click.echo(f"left out {more} more for such reasons")
+        click.echo(f"{spared} {more} more for such reasons")

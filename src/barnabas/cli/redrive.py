@@ -5,6 +5,8 @@ One job: transactions of records and of notes that they were sent. Must not know
 A letter's record and its note in `TOPIC.redriven` are of one transaction: both are there or neither, whenever this is killed. One transactional id for each dead-letter topic: who begins
 later fences who began before, and reads the notes only after that. So two at once, or one after a kill, send nothing twice. The id's rights: Write on both topics, Describe and Write on
 the transactional id `barnabas-redrive-TOPIC`; with DescribeConfigs on the topics, letters that these would refuse are known before and left out.
+
+What topics would refuse is asked without writing, by `looked_at`: whoever only wants to know what would be sent (`--dry-run`) gets the answer that a run goes by.
 """
 
 from __future__ import annotations
@@ -12,13 +14,14 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.cli.connection import admin_api, wait_until
 from barnabas.cli.dead_letters import DONE_SUFFIX, Note
 from barnabas.cli.failure import Failure, failure
 from barnabas.cli.own_client import open_client
 from barnabas.client.errors import ClientError, UnknownTopic
+from barnabas.client.topics import TopicLimits
 from barnabas.wire.batch import Record as BatchRecord
 from barnabas.wire.batch import build
 
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.connection import Connection
     from barnabas.cli.dead_letters import Letter, Letters, Wanted
-    from barnabas.client.topics import TopicLimits
+    from barnabas.client.errors import Refused
 
 #: A transaction holds back readers of the topic until it ends.
 _LETTERS_PER_TRANSACTION: Final = 500
@@ -55,6 +58,15 @@ class Plan:
     """Letters that their topic does not take, and why; known once it was asked."""
 
 
+class Target(NamedTuple):
+    """What is known of a topic that letters would go to."""
+
+    partition_count: int = 0
+    limits: TopicLimits = TopicLimits(None, None)
+    problem: str | None = None
+    """Why it takes no letter at all."""
+
+
 def plan(letters: Sequence[Letter], wanted: Wanted, to: str | None) -> Plan:
     """Choose the letters, and a topic for each."""
     meant = [letter for letter in letters if wanted.takes(letter)]
@@ -68,9 +80,30 @@ def plan(letters: Sequence[Letter], wanted: Wanted, to: str | None) -> Plan:
     )
 
 
-def without_refused(chosen: Plan, limits: Mapping[str, TopicLimits]) -> Plan:
+def looked_at(connection: Connection, chosen: Plan) -> tuple[Plan, dict[str, Target]]:
+    """Ask the topics of a plan what they take, and leave out of it what they would refuse; nothing is written."""
+    topics = sorted({topic for _, topic in chosen.sent})
+    if not topics:
+        return chosen, {}
+    try:
+        with open_client(connection) as client:
+            closed = client.closed_topics(topics)
+            found = client.partitions(topic for topic in topics if topic not in closed)
+            targets = {topic: Target(len(numbers), client.topic_limits(topic)) for topic, numbers in found.items()}  # fmt: skip
+    except ClientError as problem:
+        raise Failure(str(problem)) from None
+    targets |= {topic: Target(problem=_told(problem)) for topic, problem in closed.items()}
+    return without_refused(chosen, targets), targets
+
+
+def _told(problem: Refused) -> str:
+    """Say why a topic is closed, in words that fit behind a letter."""
+    return f"there is no topic {problem.topic}" if isinstance(problem, UnknownTopic) else str(problem)  # fmt: skip
+
+
+def without_refused(chosen: Plan, targets: Mapping[str, Target]) -> Plan:
     """Leave out letters that their topic would refuse: one of them would fail its whole transaction, in every run."""
-    found = [(letter, topic, _refusal(letter, topic, limits[topic])) for letter, topic in chosen.sent]  # fmt: skip
+    found = [(letter, topic, _refusal(letter, topic, targets[topic])) for letter, topic in chosen.sent]  # fmt: skip
     return replace(
         chosen,
         sent=[(letter, topic) for letter, topic, why in found if why is None],
@@ -78,8 +111,10 @@ def without_refused(chosen: Plan, limits: Mapping[str, TopicLimits]) -> Plan:
     )
 
 
-def _refusal(letter: Letter, topic: str, limits: TopicLimits) -> str | None:
-    record = letter.record
+def _refusal(letter: Letter, topic: str, target: Target) -> str | None:
+    if target.problem is not None:
+        return target.problem
+    record, limits = letter.record, target.limits
     if limits.is_compacted and record.key is None:
         return f"{topic} is compacted and takes no records without a key"
     size_bytes = len(build([BatchRecord(0, 0, record.key, record.value, letter.headers)]))
@@ -100,7 +135,7 @@ class Redrive:
         self._keep_timestamps = keep_timestamps
         self._topic_id: str | None = None
         self._problem: KafkaError | None = None
-        self._limits: dict[str, TopicLimits] = {}
+        self._targets: dict[str, Target] = {}
 
     def run(
         self, letters: Letters, choose: Callable[[Sequence[Letter]], Plan], on_sent: Callable[[int], object]
@@ -115,12 +150,10 @@ class Redrive:
         try:
             producer.init_transactions(self._connection.timeout_s)
             self._topic_id = letters.topic_id(self._topic)
-            chosen = choose(letters.read(self._topic))
-            partitions = self._look_at({topic for _, topic in chosen.sent})
-            chosen = without_refused(chosen, self._limits)
+            chosen, self._targets = looked_at(self._connection, choose(letters.read(self._topic)))
             for start in range(0, len(chosen.sent), _LETTERS_PER_TRANSACTION):
                 batch = chosen.sent[start : start + _LETTERS_PER_TRANSACTION]
-                self._send(producer, batch, partitions)
+                self._send(producer, batch)
                 on_sent(len(batch))
             self._forget_old(producer, letters)
         except KafkaException as raised:
@@ -132,28 +165,15 @@ class Redrive:
             ) from None
         return chosen
 
-    def _look_at(self, topics: set[str]) -> dict[str, int]:
-        """Ask what topics take; returns how many partitions each has."""
-        try:
-            with open_client(self._connection) as client:
-                found = client.partitions(sorted(topics)) if topics else {}
-                self._limits = {topic: client.topic_limits(topic) for topic in found}
-        except UnknownTopic as problem:
-            raise Failure(str(problem), "--to TOPIC sends them elsewhere") from None
-        except ClientError as problem:
-            raise Failure(str(problem)) from None
-        return {topic: len(numbers) for topic, numbers in found.items()}
-
-    def _send(
-        self, producer: Producer, batch: Sequence[tuple[Letter, str]], partitions: dict[str, int]
-    ) -> None:
+    def _send(self, producer: Producer, batch: Sequence[tuple[Letter, str]]) -> None:
         with self._transaction(producer):
             for letter, topic in batch:
-                self._produce(producer, letter, topic, partitions[topic])
+                target = self._targets[topic]
+                self._produce(producer, letter, topic, target.partition_count)
                 self._note(producer, Note(letter.place, self._topic_id), topic.encode())
                 producer.poll(0)
                 # A batch of several could be more than the topic takes, though none of them is.
-                if (self._limits[topic].max_message_bytes or _BATCH_BYTES) < _BATCH_BYTES:
+                if (target.limits.max_message_bytes or _BATCH_BYTES) < _BATCH_BYTES:
                     self._wait(producer)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Topics, their partitions, and the two of their settings that a writer must know.
+"""Topics, their partitions, whether they may be written to, and the two of their settings that a writer must know.
 
 Must not know offsets or records.
 """
@@ -7,12 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.client.errors import ClientError, UnknownTopic, refusal
+from barnabas.client.errors import ClientError, Refused, UnknownTopic, refusal
+from barnabas.model.acl import Operation
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
+)
+from barnabas.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
 )
 
 if TYPE_CHECKING:
@@ -20,11 +27,12 @@ if TYPE_CHECKING:
 
     from barnabas.client.cluster import Cluster
     from barnabas.client.talk import Talk
-    from barnabas.wire.messages.metadata import MetadataResponse
 
 _TOPIC_RESOURCE: Final = 2
 _MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 _CLEANUP_POLICY: Final = "cleanup.policy"
+#: What a broker says that does not tell rights: no bits, but the lowest number there is.
+_RIGHTS_UNKNOWN: Final = -0x80000000
 
 
 class TopicLimits(NamedTuple):
@@ -64,6 +72,36 @@ def partitions(cluster: Cluster, names: Iterable[str]) -> Talk[dict[str, list[in
     if isinstance(outcome, UnknownTopic):
         raise outcome
     return outcome
+
+
+def closed(cluster: Cluster, names: Iterable[str]) -> Talk[dict[str, Refused]]:
+    """Name the topics that cannot be written to, and why: not there, or no right to. Nothing is written to find out."""
+    wanted = [MetadataRequestTopic(name=each) for each in dict.fromkeys(names)]
+    request = MetadataRequest(
+        topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=True
+    )
+
+    def attempt() -> Talk[dict[str, Refused]]:
+        answer: MetadataResponse = yield from cluster.ask_any(request)
+        found = {topic.name or "": _why_closed(topic) for topic in answer.topics}
+        for problem in found.values():
+            # That a topic is not there may pass, too; but who asks wants to hear of it, not to wait.
+            if problem is not None and problem.retriable and not isinstance(problem, UnknownTopic):
+                raise problem
+        return {name: problem for name, problem in found.items() if problem is not None}
+
+    return (yield from cluster.retried(attempt))
+
+
+def _why_closed(topic: MetadataResponseTopic) -> Refused | None:
+    name, rights = topic.name or "", topic.topic_authorized_operations
+    if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return UnknownTopic(name)
+    if topic.error_code:
+        return refusal(topic.error_code, f"topic '{name}'")
+    if rights != _RIGHTS_UNKNOWN and not rights & 1 << Operation.WRITE:
+        return refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic '{name}'", "no right to Write")
+    return None
 
 
 def limits(cluster: Cluster, topic: str) -> Talk[TopicLimits]:

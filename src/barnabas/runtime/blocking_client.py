@@ -24,6 +24,7 @@ from barnabas.runtime.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from barnabas.client.errors import Refused
     from barnabas.client.offsets import ListedOffset
     from barnabas.client.settings import ClientSettings
     from barnabas.client.topics import TopicLimits
@@ -99,6 +100,10 @@ class BlockingClient:
     def partitions(self, names: Iterable[str]) -> dict[str, list[int]]:
         """Return the partitions of topics; UnknownTopic if one is not there."""
         return self._run(topic_talks.partitions(self._cluster, names))
+
+    def closed_topics(self, names: Iterable[str]) -> dict[str, Refused]:
+        """Name the topics that cannot be written to, and why, as far as that can be known without writing."""
+        return self._run(topic_talks.closed(self._cluster, names))
 
     def topic_limits(self, topic: str) -> TopicLimits:
         """Ask what a topic takes."""

@@ -1,12 +1,14 @@
 """Redriving without a broker: which letters a topic takes, and transactions that always end."""
 
+from dataclasses import replace
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from barnabas.cli.connection import Connection
 from barnabas.cli.dead_letters import Letter, Wanted
 from barnabas.cli.record import Record
-from barnabas.cli.redrive import Redrive, plan, without_refused
+from barnabas.cli.redrive import Redrive, Target, plan, without_refused
 from barnabas.client.topics import TopicLimits
 from barnabas.wire.batch import Record as BatchRecord
 from barnabas.wire.batch import build
@@ -18,7 +20,7 @@ def letter(offset, value, key=b"k"):
 
 
 def chosen(letters, limits):
-    return without_refused(plan(letters, Wanted(), None), {"a": limits})
+    return without_refused(plan(letters, Wanted(), None), {"a": Target(1, limits)})
 
 
 def test_a_letter_is_refused_from_one_byte_too_many_on():
@@ -38,6 +40,15 @@ def test_a_compacted_topic_takes_no_letter_without_a_key():
 
 def test_where_limits_are_not_told_everything_is_tried():
     assert chosen([letter(0, b"v", None)], TopicLimits(None, None)).refused == []
+
+
+def test_a_topic_that_is_closed_takes_none_and_others_are_not_held_back():
+    two = [letter(0, b"v"), letter(1, b"v")]
+    told = replace(two[1], told={**two[1].told, "topic": "b"})
+    targets = {"a": Target(problem="there is no topic a"), "b": Target(1)}
+    found = without_refused(plan([two[0], told], Wanted(), None), targets)
+    assert [topic for _, topic in found.sent] == ["b"]
+    assert [(each.place, why) for each, why in found.refused] == [((0, 0), "there is no topic a")]
 
 
 class Transactions:

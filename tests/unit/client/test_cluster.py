@@ -7,6 +7,7 @@ from barnabas.client import topics
 from barnabas.client.cluster import GROUP, TRANSACTION
 from barnabas.client.errors import AuthenticationFailed, Refused, UnknownTopic, Unreachable
 from barnabas.client.retry import UNKNOWN_TOPIC_PATIENCE_MS
+from barnabas.model.acl import Operation
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.wire.messages.describe_configs import (
@@ -15,7 +16,11 @@ from barnabas.wire.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from barnabas.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from barnabas.wire.messages.metadata import MetadataRequest
+from barnabas.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 
 PLACE = TopicPartition("t", 0)
 
@@ -143,6 +148,26 @@ def test_partitions():
     assert world.run(topics.partitions(world.cluster, ["b", "a"])) == {"b": [0], "a": [0, 1]}
     with pytest.raises(UnknownTopic):
         world.run(topics.partitions(world.cluster, ["a", "gone"]))
+
+
+def test_topics_that_cannot_be_written_to_are_named_without_writing():
+    reads, writes = 1 << Operation.READ, 1 << Operation.WRITE
+    told = {"open": (0, reads | writes), "read": (0, reads), "gone": (3, 0), "hidden": (29, 0), "in!valid": (17, 0), "silent": (0, None)}  # fmt: skip
+    answers = [MetadataResponse(topics=[MetadataResponseTopic(error_code=5, name="open")])]
+    rights = {name: {} if bits is None else {"topic_authorized_operations": bits} for name, (_, bits) in told.items()}  # fmt: skip
+    answers.append(MetadataResponse(topics=[MetadataResponseTopic(error_code=code, name=name, **rights[name]) for name, (code, _) in told.items()]))  # fmt: skip
+    world = World()
+    world.on["Metadata"] = lambda *_: answers.pop(0)
+    found = world.run(topics.closed(world.cluster, told))
+    assert {name: problem.code for name, problem in found.items()} == {
+        "read": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        "gone": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "hidden": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        "in!valid": ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+    assert str(found["read"]) == "topic 'read': no right to Write"
+    # The first answer was of a topic without a leader, which passes; and no question makes a topic.
+    assert [each.allow_auto_topic_creation for each in world.requests("Metadata")] == [False] * 2
 
 
 def described(code, **configs):
