@@ -75,7 +75,8 @@ def test_letters_are_listed_shown_and_sent_back_once(tool, source, bootstrap):
 
 def end_of(bootstrap, topic):
     """How far the log of a topic has grown, whoever may read it."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "looks", "log_level": 0})
+    settings = {"bootstrap.servers": bootstrap, "group.id": "looks", "log_level": 0}
+    consumer = Consumer({**settings, "isolation.level": "read_uncommitted"})
     try:
         places = [TopicPartition(topic, number) for number in range(3)]
         return sum(consumer.get_watermark_offsets(place, 60)[1] for place in places)
@@ -254,9 +255,16 @@ def test_a_topic_that_one_may_not_write_to_is_named(tmp_path, mode):
 
 
 def test_what_fails_leaves_no_transaction_open(tool, source, bootstrap):
+    # So little is taken at once that each letter is waited for: the first is there when the second fails.
+    tool("config", "set", "topic", source, "max.message.bytes=20000")
     bury_large(bootstrap, source, 10, 9_000, 20)
     small = ("-X", "message.max.bytes=2000", "-X", "batch.size=2000", "-X", "linger.ms=0")
-    assert "too large" in tool("dlq", "redrive", f"{source}.dlq", *small, code=1).said
+    # Brokers abort what is open for too long: not while this looks.
+    patient = ("-X", "transaction.timeout.ms=900000")
+    assert "too large" in tool("dlq", "redrive", f"{source}.dlq", *small, *patient, code=1).said
+    assert end_of(bootstrap, source) > 0, "nothing was sent that an abort could take back"
+    (left,) = tool.json("txn", "describe", f"barnabas-redrive-{source}.dlq")
+    assert left["state"] in {"PrepareAbort", "CompleteAbort"}
     assert sizes_in(tool, bootstrap, source) == []
     tool("dlq", "redrive", f"{source}.dlq")
     assert sizes_in(tool, bootstrap, source) == [10, 9_000, 20]
