@@ -3,13 +3,14 @@
 Job: options, and what Spark asks of a writer. Must not know Iceberg (`appending.py`).
 
 Invariants: tasks only put their rows down beside the table, where nobody reads them, in a folder of their query and batch; the driver appends a batch with its
-number in one commit, and then removes what was put down for it and for those before, also by drivers that were killed. A query is known by the id that its
-checkpoint keeps.
+number in one commit, and then removes what was put down for it and for those before, also by drivers that were killed, and what any query of the table put down
+a day ago and longer. A query is known by the id that its checkpoint keeps. Nothing that is put down is the only copy: a batch that misses its rows fails, and is run again.
 """
 
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from barnabas.pipelines.iceberg.appending import AppendedTable
 from barnabas.pipelines.options import OptionTexts
 from barnabas.pipelines.problem import PipelineProblem, one_sentence
 from barnabas.pipelines.staging import Staged, staged, this_attempt
+from barnabas.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 OPTIONS: Final = ("uri", "warehouse", "table", "partitionBy")
 _STAGED: Final = "_barnabas_staged"
+#: So old, what was put down is of a query that is gone: no batch takes as long, and clocks do not differ by as much.
+FORGOTTEN_S: Final = 24 * 60 * 60
 
 
 class IcebergWriter(DataSourceStreamArrowWriter):
@@ -76,6 +80,7 @@ class IcebergWriter(DataSourceStreamArrowWriter):
         for each in store.get_file_info(files.FileSelector(folder, allow_not_found=True)):
             if each.base_name.isdecimal() and int(each.base_name) <= batchId:
                 store.delete_dir(each.path)
+        remove_forgotten(store, folder.rpartition("/")[0], SystemClock().now_ms())
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Remove what was put down: the batch is run again."""
@@ -93,6 +98,17 @@ _MEANINGS: Final = {
     "warehouse": "where files are, such as file:///data/warehouse or s3://bucket/warehouse",
     "table": "give NAMESPACE.TABLE",
 }
+
+
+def remove_forgotten(store: Any, folder: str, now_ms: int) -> None:  # noqa: ANN401  # pyarrow is untyped
+    """Remove files below a folder that are older than FORGOTTEN_S. The batch is there already: what hinders this, such as others who remove, is no failure of it."""
+    oldest_ns = (now_ms - FORGOTTEN_S * 1000) * 1_000_000
+    with suppress(OSError):
+        found = files.FileSelector(folder, allow_not_found=True, recursive=True)
+        for each in store.get_file_info(found):
+            if each.is_file and each.mtime_ns is not None and each.mtime_ns < oldest_ns:
+                with suppress(OSError):
+                    store.delete_file(each.path)
 
 
 def _remove(store: Any, paths: Sequence[str]) -> None:  # noqa: ANN401  # pyarrow is untyped
