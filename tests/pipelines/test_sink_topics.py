@@ -1,3 +1,4 @@
+import socket
 import time
 
 import pytest
@@ -6,7 +7,7 @@ from pyspark.pipelines.source_code_location import SourceCodeLocation
 from topic_kit import make_topic
 
 from barnabas.client.errors import ClientError
-from barnabas.pipelines import options
+from barnabas.pipelines import options, sink_topics
 from barnabas.pipelines.poison import DEAD_LETTER_COLUMNS
 from barnabas.pipelines.sink_topics import create_missing, topics_found, topics_of
 
@@ -32,6 +33,21 @@ def test_a_cluster_that_is_away_does_not_hold_up_who_creates_topics(monkeypatch)
     with pytest.raises(ClientError):
         create_missing(away, ["t"])
     assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("look", [
+    lambda client: create_missing(sink(topic="t", **{f"kafka.{name}": value for name, value in client.items()}), ["t"]),
+    lambda client: topics_found(client, ["a"]),
+])  # fmt: skip
+def test_a_broker_that_takes_connections_and_never_answers_holds_up_nobody(monkeypatch, look):
+    monkeypatch.setattr(options, "_FIRST_ANSWER_MS", 100)
+    monkeypatch.setattr(sink_topics, "_ANSWER_MS", 100)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        host, port = mute.getsockname()
+        began = time.monotonic()
+        with pytest.raises(ClientError, match="no answer"):
+            look({"bootstrap.servers": f"{host}:{port}"})
+        assert time.monotonic() - began < 10
 
 
 def test_a_pattern_finds_topics_and_not_their_dead_letters(bootstrap, topic):

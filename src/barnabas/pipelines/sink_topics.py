@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.pipelines.output import Sink
 
 _TIMEOUT_MS: Final = 30_000
+#: How long one broker may take to name its topics. One that takes connections and says nothing would hold up all flows for the 30 seconds of request.timeout.ms.
+_ANSWER_MS: Final = 5_000
 OUR_FORMAT: Final = "barnabas"
 
 
@@ -49,8 +51,7 @@ def topics_found(client: Mapping[str, str], patterns: Iterable[str]) -> set[str]
     searches = [re.compile(pattern).search for pattern in patterns]
     if not searches:
         return set()
-    with BlockingClient(impatient(ClientSettings.parse(client))) as asked:
-        topics = [topic for topic in asked.topics() if not topic.endswith(SUFFIX)]
+    topics = [topic for topic in _known(client) if not topic.endswith(SUFFIX)]
     return {topic for topic in topics if any(search(topic) for search in searches)}
 
 
@@ -68,14 +69,22 @@ def create_missing(sink: Sink, topics: Iterable[str]) -> None:
     wanted = list(dict.fromkeys(topics))
     if not wanted:
         return
-    with BlockingClient(impatient(ClientSettings.parse(client_of(sink)))) as client:
-        known = set(client.topics())
-        _create(client, [topic for topic in wanted if topic not in known])
+    known = _known(client_of(sink))
+    missing = [topic for topic in wanted if topic not in known]
+    if missing:
+        # To create topics may take a cluster longer than to name them.
+        with BlockingClient(impatient(ClientSettings.parse(client_of(sink)))) as client:
+            _create(client, missing)
+
+
+def _known(client: Mapping[str, str]) -> set[str]:
+    settings = impatient(ClientSettings.parse(client))
+    answer_ms = min(settings.request_timeout_ms, _ANSWER_MS)
+    with BlockingClient(settings.replace(request_timeout_ms=answer_ms)) as asked:
+        return set(asked.topics())
 
 
 def _create(client: BlockingClient, topics: Sequence[str]) -> None:
-    if not topics:
-        return
     request = CreateTopicsRequest(
         topics=[
             CreatableTopic(name=topic, num_partitions=-1, replication_factor=-1) for topic in topics
