@@ -129,6 +129,11 @@ class Metrics(Case):
         clock = time.time_ns() // 1_000_000 // 3_600_000 * 3_600_000 - 3_600_000
         ticks = itertools.count(clock, self.STEP_MS)
         self.events = list(generate.events(seed, count, lambda: next(ticks)))
+        # Read as JSON and refused by a check: its letter must still be what came, byte for byte.
+        middle = len(self.events) // 2
+        by_hand = b'{"service":  "cart", "by": "hand"}'
+        at_ms = self.events[middle].timestamp_ms
+        self.events.insert(middle, feeding.Event("metrics", "broken", by_hand, timestamp_ms=at_ms))
         end_ms = clock + count * self.STEP_MS + 30 * MINUTE_MS
         end = generate.Reading("end", "end", "memory_mb", "gauge", 1.0, end_ms)
         self.last = [feeding.Event("metrics", "end", end.as_json(), timestamp_ms=end_ms)]
@@ -154,7 +159,7 @@ class Metrics(Case):
             key = each["service"], each["name"], each["ms"] // width_ms * width_ms
             groups.setdefault(key, []).append(each["value"])
         return {
-            key: (len(each), round(sum(each), 2), min(each), max(each))
+            key: (len(each), round(sum(each), 3), min(each), max(each))
             for key, each in groups.items()
         }
 
@@ -174,7 +179,7 @@ class Metrics(Case):
         found = [
             (
                 (row["service"], row["name"], milliseconds(row[start])),
-                (row["readings"], round(row["total"], 2), row["lowest"], row["highest"]),
+                (row["readings"], round(row["total"], 3), row["lowest"], row["highest"]),
             )
             for row in rows
         ]

@@ -113,6 +113,7 @@ def test_a_type_by_itself_is_the_type_of_the_column(one):
         ({"valueFormat": "avro", "valueSchema": '["int", "string"]'}, 'a union of ["int", "string"] has no column type'),
         ({**JSON, "badRows": "drop"}, "badRows is 'drop': it can be column, fail, topic"),
         ({**JSON, "badRows": "topic"}, "name the topic that takes bad rows as deadLetterTopic"),
+        ({**JSON, "includeBytes": "yes"}, "includeBytes is 'yes': it can be true, false"),
         ({**JSON, "schemaRegistryUrl": "http://x"}, "schemaRegistryUrl is not supported yet"),
     ],
 )  # fmt: skip
@@ -177,6 +178,17 @@ def test_bad_rows_go_to_the_dead_letter_topic():
         "barnabas.partition": "3",
         "barnabas.offset": "101",
     }
+
+
+def test_rows_have_their_bytes_too_if_that_is_asked_for():
+    came = [b'{"n":  1, "more": 2}', b"oops", None]
+    done = decode({**JSON, "includeBytes": "true"}, records(*came, keys=[b"a", None, b"c"]), CLICK)
+    assert done.batch.schema.names == [*BASE, "_bytes", "_error"]
+    kept = [row["_bytes"] for row in done.batch.to_pylist()]
+    assert [each["value"] for each in kept] == came
+    assert [each["key"] for each in kept] == [b"a", None, b"c"]
+    good = decode({**JSON, "includeBytes": "true", "deadLetterTopic": "bad"}, records(*came), CLICK)
+    assert [row["_bytes"]["value"] for row in good.batch.to_pylist()] == [came[0], None]
 
 
 def test_a_dead_letter_keeps_the_headers_of_its_record():

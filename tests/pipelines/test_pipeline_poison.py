@@ -62,6 +62,30 @@ def test_an_error_that_says_only_why_and_typed_columns_are_enough(records):
     assert bytes(letter.headers[0].value) == b"no such user"
 
 
+def test_what_a_check_refuses_is_kept_byte_for_byte_if_the_source_was_asked_for_bytes(spark):
+    from pyspark.sql import functions as F
+
+    from barnabas.pipelines import poison
+
+    typed = "value STRUCT<user: STRING>, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key STRING"
+    error = "_error STRUCT<column: STRING, reason: STRING, bytes: BINARY>"
+    rows = [
+        (("",), "clicks", 0, number, None, "\ufffd", (b"\xff", came), None)
+        for number, came in enumerate([b'{"user":  "", "more": 1}', None])
+    ]
+    frame = spark.createDataFrame(
+        rows, f"{typed}, _bytes STRUCT<key: BINARY, value: BINARY>, {error}"
+    )
+    checked = poison.checked(frame, F.when(F.col("value.user") == "", "no user"))
+    letters = poison.dead_letters(checked).collect()
+    assert [(each.key, each.value) for each in letters] == [
+        (b"\xff", b'{"user":  "", "more": 1}'),
+        (b"\xff", b'{"user":""}'),
+    ]
+    without = poison.dead_letters(checked.drop("_bytes")).collect()
+    assert [each.value for each in without] == [b'{"user":""}'] * 2
+
+
 def test_a_reason_that_quotes_the_record_is_short():
     from barnabas.pipelines import poison
 

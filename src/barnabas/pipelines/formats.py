@@ -4,7 +4,8 @@ Job: the options, the column types they ask for, and batches of records with the
 fetched. Works on whole Arrow batches, needs no session, and can be sent to workers.
 
 A row that does not fit (`badRows`): `column` keeps it, its key or value null and `_error` telling which column, why, and the original bytes; `topic` takes it out and
-hands it over for the dead-letter topic; `fail` ends the query with a sentence that names it.
+hands it over for the dead-letter topic; `fail` ends the query with a sentence that names it. With `includeBytes` every row has key and value as they came, too, in `_bytes`:
+what is found wrong with a row later can then be put aside as it was.
 
 A schema registry's place: `schemaRegistryUrl` is refused until there is one.
 """
@@ -32,9 +33,11 @@ FORMATS: Final = ("json", "avro", "text", "raw")
 BAD_ROWS: Final = ("column", "fail", "topic")
 COLUMNS: Final = ("key", "value")
 FORMAT_OPTIONS: Final = frozenset(
-    {"keyFormat", "valueFormat", "keySchema", "valueSchema", "badRows", "deadLetterTopic", "schemaRegistryUrl"}
+    {"keyFormat", "valueFormat", "keySchema", "valueSchema", "badRows", "deadLetterTopic", "includeBytes", "schemaRegistryUrl"}
 )  # fmt: skip
 ERROR_COLUMN: Final = "_error"
+BYTES_COLUMN: Final = "_bytes"
+BYTES_DDL: Final = "STRUCT<key: BINARY, value: BINARY>"
 ERROR_DDL: Final = "STRUCT<column: STRING, reason: STRING, bytes: BINARY>"
 _ERROR_TYPE: Final = pa.struct(
     [("column", pa.string()), ("reason", pa.string()), ("bytes", pa.binary())]
@@ -75,6 +78,7 @@ class Formats:
     columns: tuple[ColumnFormat, ...] = ()
     bad_rows: str = "column"
     dead_letter_topic: str | None = None
+    includes_bytes: bool = False
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Formats:
@@ -91,7 +95,10 @@ class Formats:
             raise FormatError(
                 "badRows is topic: name the topic that takes bad rows as deadLetterTopic"
             )
-        return cls(columns, bad_rows, topic)
+        includes_bytes = known.get("includebytes", "false").lower()
+        if includes_bytes not in ("true", "false"):
+            raise FormatError(f"includeBytes is {includes_bytes!r}: it can be true, false")
+        return cls(columns, bad_rows, topic, includes_bytes == "true")
 
     @property
     def is_plain(self) -> bool:
@@ -101,6 +108,8 @@ class Formats:
     def ddl(self, columns: Mapping[str, str]) -> str:
         """Give the DDL of a table that has these columns when nothing is typed."""
         typed = {**columns, **{column.name: column.ddl for column in self.columns}}
+        if not self.is_plain and self.includes_bytes:
+            typed[BYTES_COLUMN] = BYTES_DDL
         if not self.is_plain and self.bad_rows == "column":
             typed[ERROR_COLUMN] = ERROR_DDL
         return ", ".join(f"`{name}` {ddl}" for name, ddl in typed.items())
@@ -191,6 +200,8 @@ class Decoder:
             for row, reason in reasons.items():
                 bad.setdefault(row, (column.name, reason))
         decoded = _replaced(batch, typed)
+        if self.formats.includes_bytes:
+            decoded = decoded.append_column(BYTES_COLUMN, _as_they_came(batch))
         if self.formats.bad_rows == "column":
             return Decoded(decoded.append_column(ERROR_COLUMN, _errors(batch, bad)))
         if not bad:
@@ -243,6 +254,10 @@ def _replaced(batch: pa.RecordBatch, typed: Mapping[str, pa.Array]) -> pa.Record
     names = batch.schema.names
     columns = [typed.get(name, batch.column(name)) for name in names]
     return pa.RecordBatch.from_arrays(columns, names)
+
+
+def _as_they_came(batch: pa.RecordBatch) -> pa.Array:
+    return pa.StructArray.from_arrays([batch.column(name) for name in COLUMNS], list(COLUMNS))
 
 
 def _errors(batch: pa.RecordBatch, bad: Mapping[int, tuple[str, str]]) -> pa.Array:

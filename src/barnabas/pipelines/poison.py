@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 SUFFIX: Final = ".dlq"
 ERROR: Final = "_error"
+BYTES: Final = "_bytes"
+#: Options of the source that dead letters are taken from: with them a letter has the record's own headers, and its bytes also where typed columns could be read and a check of your own refuses them.
+WHOLE: Final = {"includeBytes": "true", "includeHeaders": "true"}
 HEADER: Final = "barnabas."
 DEAD_LETTER_COLUMNS: Final = ("key", "value", "headers", "topic")
 #: A stack longer than this says no more.
@@ -40,7 +43,8 @@ def good(frame: DataFrame) -> DataFrame:
 def dead_letters(frame: DataFrame, topic_suffix: str = SUFFIX) -> DataFrame:
     """Take the rows that have an error, as records for a `barnabas` sink: key, value, headers, and the topic they came from with the suffix.
 
-    The frame has topic, partition, offset and timestamp, as a source gives them. A key or value that was typed and is good is written again: as JSON, if it was no text.
+    The frame has topic, partition, offset and timestamp, as a source gives them. A key or value that was typed and is good is as it was if the source had the options `WHOLE`; else it is written
+    again, as JSON if it was no text, without what its type has no field for.
     """
     row = F.to_json(F.struct("*")).alias(_ROW)
     bad = frame.where(F.col(ERROR).isNotNull()).select("*", row)
@@ -113,8 +117,9 @@ class _Surviving:
 
 def _original(column: str) -> Column:
     """The bytes of a column as they were."""
+    came = F.unbase64(F.get_json_object(_ROW, f"$.{BYTES}.{column}"))
     kept = F.unbase64(_told("bytes"))
-    return F.when(_told("column") == column, kept).otherwise(_bytes(column))
+    return F.coalesce(came, F.when(_told("column") == column, kept).otherwise(_bytes(column)))
 
 
 def _told(name: str) -> Column:

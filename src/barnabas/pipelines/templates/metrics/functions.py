@@ -10,6 +10,8 @@ the hours. One from the future would close the minutes before it for everybody e
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from barnabas.pipelines import poison
+
 #: As Spark takes it, `service STRING, ...`: for the option valueSchema.
 READING = "service STRING, host STRING, name STRING, kind STRING, value DOUBLE, time TIMESTAMP"
 LATE = "2 minutes"
@@ -39,14 +41,7 @@ def checked(records: DataFrame) -> DataFrame:
         .when(value["time"] > F.col("timestamp") + F.expr(f"INTERVAL {FUTURE}"), "a time in the future")
     )  # fmt: skip
     reason = F.when(value.isNull(), F.lit("no reading")).otherwise(reason)
-    error = F.struct(
-        F.lit("value").alias("column"),
-        reason.alias("reason"),
-        F.to_json("value").cast("binary").alias("bytes"),
-    )
-    is_wrong = F.col("_error").isNull() & reason.isNotNull()
-    told = F.when(is_wrong, error).otherwise(F.col("_error"))
-    return records.select(F.expr("* EXCEPT (_error)"), told.alias("_error"))
+    return poison.checked(records, reason)
 
 
 def readings(good: DataFrame) -> DataFrame:

@@ -10,13 +10,13 @@ spark = SparkSession.active()
 HERE = {"kafka.bootstrap.servers": spark.conf.get("barnabas.bootstrap.servers", "127.0.0.1:9092")}
 
 
-def events():
+def events(**more):
     """No view: Spark's own runner wants to know at once what a frame with a watermark is made of."""
     return functions.checked(
         spark.readStream.format("barnabas")
         .options(**HERE, subscribe=",".join(functions.KINDS), startingOffsets="earliest")
         .options(valueFormat="json", valueSchema=functions.EVENT, isolation="read_committed")
-        .options(groupId="activity")
+        .options(groupId="activity", **more)
         .load()
     )
 
@@ -55,4 +55,4 @@ dp.create_sink("bad_events", "barnabas", {**HERE, "deadLetterTopic": "page-views
 
 @dp.append_flow(target="bad_events")
 def refuse():
-    return poison.dead_letters(events())
+    return poison.dead_letters(events(**poison.WHOLE))

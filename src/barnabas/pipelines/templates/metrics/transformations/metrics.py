@@ -10,12 +10,12 @@ spark = SparkSession.active()
 HERE = {"kafka.bootstrap.servers": spark.conf.get("barnabas.bootstrap.servers", "127.0.0.1:9092")}
 
 
-def pushed():
+def pushed(**more):
     """No view: Spark's own runner wants to know at once what a frame with a watermark is made of."""
     return functions.checked(
         spark.readStream.format("barnabas")
         .options(**HERE, subscribe="metrics", startingOffsets="earliest", groupId="metrics")
-        .options(valueFormat="json", valueSchema=functions.READING)
+        .options(valueFormat="json", valueSchema=functions.READING, **more)
         .load()
     )
 
@@ -55,4 +55,4 @@ def raise_alerts():
 
 @dp.append_flow(target="metrics_dlq")
 def refuse_readings():
-    return poison.dead_letters(pushed())
+    return poison.dead_letters(pushed(**poison.WHOLE))

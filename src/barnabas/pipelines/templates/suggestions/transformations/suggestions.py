@@ -11,22 +11,22 @@ BOOTSTRAP = spark.conf.get("barnabas.bootstrap.servers", "127.0.0.1:9092")
 HERE = {"kafka.bootstrap.servers": BOOTSTRAP}
 
 
-def records(topic, schema):
+def records(topic, schema, **more):
     """Follow a topic from its start."""
     return (
         spark.readStream.format("barnabas")
         .options(**HERE, subscribe=topic, startingOffsets="earliest", isolation="read_committed")
-        .options(valueFormat="json", valueSchema=schema)
+        .options(valueFormat="json", valueSchema=schema, **more)
         .load()
     )
 
 
-def visits():
-    return f.checked_visits(records("shop-visits", f.VISIT))
+def visits(**more):
+    return f.checked_visits(records("shop-visits", f.VISIT, **more))
 
 
-def pairs():
-    return f.checked_pairs(records("shop-pairs", f.PAIR))
+def pairs(**more):
+    return f.checked_pairs(records("shop-pairs", f.PAIR, **more))
 
 
 # What is no visit or no pair, and what has become too large to be written, stops nothing.
@@ -53,4 +53,6 @@ def pairs_to_suggestions():
 
 @dp.append_flow(target="refused")
 def refuse():
-    return poison.dead_letters(visits()).unionByName(poison.dead_letters(pairs()))
+    whole = visits(**poison.WHOLE), pairs(**poison.WHOLE)
+    bad_visits, bad_pairs = map(poison.dead_letters, whole)
+    return bad_visits.unionByName(bad_pairs)
