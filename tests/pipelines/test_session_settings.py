@@ -1,10 +1,13 @@
 """What a session is started with. Nothing is started."""
 
+import socket
+
 import pytest
 
 from barnabas.pipelines.java import Java
-from barnabas.pipelines.jvm import MAIN, Jvm, jars
-from barnabas.pipelines.spark_session import default_master, is_local, settings_of
+from barnabas.pipelines.jvm import MAIN, CannotStart, Jvm, jars
+from barnabas.pipelines.master import check_master, default_master, is_local
+from barnabas.pipelines.spark_session import settings_of
 from barnabas.pipelines.start_archive import SWITCH, Archive, make_at_exit
 
 
@@ -22,6 +25,40 @@ from barnabas.pipelines.start_archive import SWITCH, Archive, make_at_exit
 def test_what_runs_on_this_machine(master, local):
     assert is_local(master) is local
     assert ("spark.driver.host" in settings_of("x", master, {})) is local
+
+
+@pytest.mark.parametrize(
+    "master", ["local", "local[4]", "local[*, 2]", "local-cluster[2,1,1024]", "yarn", "k8s://https://a:6443", "sc://a:15002"]
+)  # fmt: skip
+def test_masters_that_spark_knows_are_left_to_it(master):
+    check_master(master)
+
+
+@pytest.mark.parametrize(
+    ("master", "sentence"),
+    [
+        ("nonsense", "'nonsense' is no master of Spark: it can be local"),
+        ("local[x]", "'local[x]' is no master of Spark"),
+        ("spark://head", "'spark://head' is no master of Spark: write it as spark://HOST:PORT"),
+        ("spark://[::1", "write it as spark://HOST:PORT"),
+        ("spark://a:b", "write it as spark://HOST:PORT"),
+    ],
+)
+def test_what_is_no_master_is_told_at_once(master, sentence):
+    with pytest.raises(CannotStart) as told:
+        check_master(master)
+    assert sentence in str(told.value)
+
+
+def test_one_of_several_masters_has_to_answer():
+    with socket.socket() as unheard, socket.create_server(("127.0.0.1", 0)) as heard:
+        unheard.bind(("127.0.0.1", 0))  # and not listening: nobody can take the port meanwhile
+        first, second = (f"127.0.0.1:{each.getsockname()[1]}" for each in (unheard, heard))
+        check_master(f"spark://{first},{second}")
+        with pytest.raises(
+            CannotStart, match=f"no Spark master answers at spark://{first} .*refused"
+        ):
+            check_master(f"spark://{first}")
 
 
 def test_settings_of_the_program_win():

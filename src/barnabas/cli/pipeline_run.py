@@ -36,8 +36,11 @@ def open_spark(project: Project, master: str | None, *, quick: bool = False) -> 
     """Start a session for this project, with `quick` for work of seconds; Failure if there is no Java, or the master is of another kind."""
     from barnabas.pipelines.java import JavaMissing
     from barnabas.pipelines.jvm import CannotStart
-    from barnabas.pipelines.spark_session import default_master, session
+    from barnabas.pipelines.master import default_master
+    from barnabas.pipelines.problem import silence_traces
+    from barnabas.pipelines.spark_session import session
 
+    silence_traces()
     master = master or default_master()
     if master.startswith("sc://"):
         raise Failure(f"a pipeline needs a Spark of its own, not a Connect server ({master})", "--master local[*] or spark://HOST:PORT")  # fmt: skip
@@ -45,10 +48,14 @@ def open_spark(project: Project, master: str | None, *, quick: bool = False) -> 
         "spark.log.level": "OFF",  # what matters is told by flow
         "spark.sql.warehouse.dir": str(project.state / "warehouse"),
     }
+    log = project.state / "spark.log"
     try:
-        with _stderr_into(project.state / "spark.log"):
+        with _stderr_into(log):
             spark = session(f"pipeline {project.name}", master=master, config=config, quick=quick)
-    except (CannotStart, JavaMissing) as problem:
+    except CannotStart as problem:
+        has_said = log.exists() and log.stat().st_size > 0
+        raise Failure(str(problem), f"{log} has what Spark says" if has_said else None) from None
+    except JavaMissing as problem:
         raise Failure(str(problem)) from None
     if not master.startswith("local"):
         for file in project.folder.glob("*.py"):
@@ -172,8 +179,10 @@ def run_once(project: Project, master: str | None, settings: Mapping[str, str]) 
     from barnabas.pipelines import once
     from barnabas.pipelines.java import JavaMissing
     from barnabas.pipelines.jvm import CannotStart
-    from barnabas.pipelines.spark_session import default_master
+    from barnabas.pipelines.master import default_master
+    from barnabas.pipelines.problem import silence_traces
 
+    silence_traces()
     with run_state.running(project.state):
         events = _Events(project)
         try:

@@ -18,7 +18,8 @@ from pyspark.sql.connect.session import SparkSession
 
 from barnabas.pipelines.java import find_java
 from barnabas.pipelines.jvm import CannotStart, Jvm
-from barnabas.pipelines.spark_session import is_local, settings_of
+from barnabas.pipelines.master import check_master, is_local
+from barnabas.pipelines.spark_session import settings_of
 from barnabas.pipelines.start_archive import Archive, make_at_exit
 from barnabas.runtime.zookeeper_server import end_with_parent
 
@@ -36,7 +37,8 @@ class ConnectServer:
     """One server on this machine."""
 
     def __init__(self, host: str, port: int, master: str, config: Mapping[str, str]) -> None:
-        """Find Java and a port; CannotStart if somebody has it."""
+        """Find Java and a port; CannotStart if somebody has it, or there is no such master."""
+        check_master(master)
         self.host, self.port = host, _free_port(host, port)
         self._java = find_java()
         self._archive = Archive(self._java)
@@ -73,7 +75,7 @@ class ConnectServer:
             with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 1):
                 return
             if self.process.poll() is not None:
-                raise CannotStart(f"the Spark Connect server ended with {self.process.returncode}; what it said is above")  # fmt: skip
+                raise CannotStart(f"the Spark Connect server ended with {self.process.returncode}; what it said went to standard error")  # fmt: skip
             if time.monotonic() > deadline_s:
                 raise CannotStart(f"the Spark Connect server did not start within {START_TIMEOUT_S:.0f} s")  # fmt: skip
             time.sleep(_POLL_S)

@@ -160,7 +160,7 @@ def _wait_for(told: Path, process: subprocess.Popen[bytes]) -> None:
     while not told.exists():
         if process.poll() is not None:
             raise CannotStart(
-                f"Spark's JVM ended with {process.returncode} while it started; what it said is above"
+                f"Spark's JVM ended with {process.returncode} while it started: what it said went to standard error"
             )
         if time.monotonic() > deadline_s:
             raise CannotStart(f"Spark's JVM did not start within {START_TIMEOUT_S:.0f} s")

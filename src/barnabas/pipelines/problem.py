@@ -38,3 +38,11 @@ def _advised(problem: Exception) -> str:
     if isinstance(problem, Unreachable):
         return f"no broker answers ({problem}): check kafka.bootstrap.servers, and that brokers run there"
     return str(problem)
+
+
+def silence_traces() -> None:
+    """Keep pyspark from writing every error of a query to stderr, as JSON with a Java stack, beside raising it: who catches it tells it in a sentence."""
+    import logging
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).disabled = True

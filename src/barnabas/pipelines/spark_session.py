@@ -10,10 +10,10 @@ import importlib
 import os
 import sys
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from barnabas.pipelines.java import find_java
-from barnabas.pipelines.jvm import Jvm, start_gateway
+from barnabas.pipelines.jvm import CannotStart, Jvm, start_gateway, stop
+from barnabas.pipelines.master import check_master, default_master, is_local
 from barnabas.pipelines.start_archive import Archive, make_at_exit
 
 # pyspark is imported when it is needed, not above: while a JVM starts there is time for that.
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-MASTER_VARIABLE: Final = "BARNABAS_SPARK_MASTER"
+    from barnabas.pipelines.jvm import Gateway
+
 #: What a session may set on any Spark, a running Connect server included.
 RUNTIME_SETTINGS: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -78,11 +79,6 @@ def make_session(
     return spark
 
 
-def default_master() -> str:
-    """Where a session runs if its program does not say."""
-    return os.environ.get(MASTER_VARIABLE) or os.environ.get("SPARK_REMOTE") or "local[*]"
-
-
 def _connect(app: str, master: str, config: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
@@ -117,15 +113,17 @@ def _get_or_create(settings: Mapping[str, str]) -> SparkSession:
 
 
 def _on_our_jvm(settings: Mapping[str, str], options: Sequence[str]) -> SparkSession:
+    master = settings["spark.master"]
+    check_master(master)
     java = find_java()
     archive = Archive(java)
-    environment = {"SPARK_LOCAL_IP": "127.0.0.1"} if is_local(settings["spark.master"]) else {}
+    environment = {"SPARK_LOCAL_IP": "127.0.0.1"} if is_local(master) else {}
     jvm = Jvm(java, settings, [*archive.options(), *options], environment)
     gateway = start_gateway(jvm, meanwhile=_import_pyspark)
     told = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.secret}
     os.environ.update(told)
     try:
-        spark = _get_or_create(settings)
+        spark = _created(settings, gateway)
     finally:
         # Programs that this one starts must not take its JVM for theirs.
         for name in told:
@@ -136,6 +134,18 @@ def _on_our_jvm(settings: Mapping[str, str], options: Sequence[str]) -> SparkSes
     SparkContext._gateway.proc = gateway.process
     make_at_exit(archive)
     return spark
+
+
+def _created(settings: Mapping[str, str], gateway: Gateway) -> SparkSession:
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    try:
+        return _get_or_create(settings)
+    except Py4JJavaError as problem:
+        stop(gateway.process)
+        # A master that did not take the application has stopped it by now, and pyspark asked it for something else.
+        why = str(problem.java_exception).partition("\n")[0]
+        raise CannotStart(f"Spark did not start with the master {settings['spark.master']}: {why}") from None  # fmt: skip
 
 
 def _import_pyspark() -> None:
@@ -158,11 +168,3 @@ def settings_of(app: str, master: str, config: Mapping[str, str]) -> dict[str, s
     if is_local(master):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return settings | dict(config)
-
-
-def is_local(master: str) -> bool:
-    """Tell whether everything runs on this machine."""
-    if not master.startswith("spark://"):
-        return master.startswith("local")
-    hosts = [urlsplit(f"//{part}").hostname for part in master[len("spark://") :].split(",")]
-    return all(host in {"127.0.0.1", "localhost", "::1"} for host in hosts)
