@@ -5,10 +5,14 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from click.testing import CliRunner
+from hypothesis import example, given
+from hypothesis import strategies as st
 from pipelines.projects import make
 
 from barnabas.cli.main import cli
+from barnabas.cli.pipeline import _as_yaml
 from barnabas.cli.pipeline_run import _News, _Notes
 from barnabas.pipelines import run_state
 from barnabas.pipelines.problem import PipelineProblem
@@ -122,3 +126,36 @@ def test_a_template_becomes_a_project_under_its_own_name(tmp_path):
     assert "there is no template 'startr'" in wrong.output
     assert "has not run yet" in barnabas("pipeline", "status", tmp_path / "shop").output
     assert barnabas("pipeline", "stop", tmp_path / "shop").output == "shop does not run\n"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["no", "null", "#x", "a: b", r"a\d", r"a\g<0>", "1e3", "2001-99-99", "two words", '"', "zoë", "😀", "a\tb\x7f"],
+)  # fmt: skip
+def test_a_project_has_the_name_of_its_folder_whatever_that_is(tmp_path, name):
+    made = barnabas("pipeline", "init", tmp_path / name)
+    assert made.exit_code == 0, made.output
+    assert yaml.safe_load((tmp_path / name / "spark-pipeline.yml").read_text())["name"] == name
+    assert Project.open(tmp_path / name).name == name
+
+
+@given(st.text())
+@example("\udcff")  # a byte of a file's name that is no UTF-8
+@example("\x85\u2028\ufeff\uffff")
+def test_any_text_is_the_same_text_in_yaml(text):
+    assert yaml.safe_load(f"name: {_as_yaml(text)}\n") == {"name": text}
+
+
+@pytest.mark.parametrize("name", ["shop", "shop-2", "my_shop.v2", "Nothing"])
+def test_an_ordinary_name_is_written_as_it_is(name):
+    assert _as_yaml(name) == name
+
+
+def test_what_to_type_next_can_be_typed(tmp_path):
+    plain = barnabas("pipeline", "init", tmp_path / "shop").output
+    assert plain.endswith(f"next: barnabas pipeline check {tmp_path}/shop\n")
+    made = barnabas("pipeline", "init", tmp_path / "my shop").output
+    assert made.endswith(f"next: barnabas pipeline check '{tmp_path}/my shop'\n")
+    pytest.importorskip("pyspark", reason="pyspark is not installed (extra spark)")
+    status = barnabas("pipeline", "status", tmp_path / "my shop").output
+    assert status.endswith(f"barnabas pipeline run '{tmp_path}/my shop'\n")

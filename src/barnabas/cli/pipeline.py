@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import sys
 import time
@@ -21,6 +22,7 @@ from barnabas.cli.connection import ClientOptions, setting
 from barnabas.cli.failure import Failure, nearest
 from barnabas.cli.output import FORMATS, counted, emit, table
 from barnabas.cli.pipeline_view import page
+from barnabas.cli.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 BOOTSTRAP_SETTING: Final = "barnabas.bootstrap.servers"
 STARTER: Final = "starter"
 _STOP_TIMEOUT_S: Final = 60.0
+#: What YAML reads as this very text without quotes, unless it is one of the words.
+_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+_YAML_WORDS: Final = ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
 
 _FOLDER = click.argument("folder", type=click.Path(path_type=Path), default=".", metavar="DIR")
 
@@ -85,8 +90,9 @@ def init(folder: Path, template: str) -> None:
     shutil.copytree(known[template], folder, ignore=ignored, dirs_exist_ok=True)
     _rename(folder / "spark-pipeline.yml", folder.resolve().name)
     for file in sorted(each for each in folder.rglob("*") if each.is_file()):
-        click.echo(f"  {file}")
-    click.echo(f"made {folder} from the template {template}; next: barnabas pipeline check {folder}")  # fmt: skip
+        click.echo(f"  {printable(str(file))}")
+    typed = shlex.quote(str(folder))
+    click.echo(printable(f"made {folder} from the template {template}; next: barnabas pipeline check {typed}"))  # fmt: skip
 
 
 def templates() -> dict[str, Path]:
@@ -96,7 +102,20 @@ def templates() -> dict[str, Path]:
 
 
 def _rename(spec: Path, name: str) -> None:
-    spec.write_text(re.sub(r"^name: .*$", f"name: {name}", spec.read_text(), count=1, flags=re.M))
+    line = f"name: {_as_yaml(name)}"
+    # A function: in a text as replacement, a backslash of the name would mean something.
+    text = re.sub(r"^name: .*$", lambda _: line, spec.read_text("utf-8"), count=1, flags=re.M)
+    spec.write_text(text, "utf-8")
+
+
+def _as_yaml(text: str) -> str:
+    """Write a text so that YAML reads this text: as it is where that is safe, else in quotes."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _YAML_WORDS:
+        return text
+    # JSON's escapes would not do: it writes what is beyond U+FFFF as two halves, which YAML does not join.
+    escaped = text.replace("\\", r"\\").replace('"', r"\"")
+    shown = "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in escaped)
+    return f'"{shown}"'
 
 
 @pipeline.command()
@@ -183,7 +202,7 @@ def status(folder: Path, *, watch: bool, interval: float, as_json: bool, output:
     while True:
         told = read_status(project.state)
         if told is None:
-            raise Failure(f"{folder} has not run yet", f"barnabas pipeline run {folder}")
+            raise Failure(f"{folder} has not run yet", f"barnabas pipeline run {shlex.quote(str(folder))}")  # fmt: skip
         if watch and sys.stdout.isatty():
             click.clear()
         if output == "table":
