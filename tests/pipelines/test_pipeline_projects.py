@@ -55,6 +55,21 @@ def test_what_spark_takes_as_libraries_is_taken_and_nothing_else(folder):
         Project.open(folder)
 
 
+@pytest.mark.parametrize(
+    ("libraries", "told"),
+    [
+        ("\n  - glob:\n      include: steps/**", "no file matches 'steps/**'"),
+        ("\n  - glob:\n      include: a.py\n  - glob: {include: b.sql}", "no file matches 'a.py' or 'b.sql'"),
+        (" []", "no files are named: write `- glob: {include: transformations/**}` under it"),
+    ],
+)  # fmt: skip
+def test_libraries_that_nothing_matches_are_told_with_what_they_say(folder, libraries, told):
+    (folder / "spark-pipeline.yml").write_text(f"name: x\nstorage: x\nlibraries:{libraries}\n")
+    with pytest.raises(PipelineProblem) as caught:
+        Project.open(folder).files()
+    assert str(caught.value) == f"spark-pipeline.yml:3: libraries: {told}"
+
+
 def test_a_folder_without_a_specification_is_no_project(tmp_path):
     with pytest.raises(PipelineProblem, match="pipeline init makes one"):
         Project.open(tmp_path)

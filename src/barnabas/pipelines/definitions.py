@@ -54,8 +54,6 @@ def load(project: Project, spark: SparkSession) -> Definitions:
     """Run every file of the project; PipelineProblem with file and line if one cannot be run."""
     found = Definitions(project)
     files = project.files()
-    if not files:
-        raise PipelineProblem(f"{project.spec.name}: no file matches its libraries")
     registry = _Registry(found, spark)
     with surroundings(project, spark), graph_element_registration_context(registry):
         for file in files:

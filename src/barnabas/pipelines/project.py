@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SPEC_NAMES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 STATE: Final = ".barnabas"
 _FIELDS: Final = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
+#: What a folder's pattern needs for the files in it, and Spark adds by itself.
+_BELOW: Final = "/*"
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
@@ -64,13 +66,20 @@ class Project:
         return self.folder / STATE
 
     def files(self) -> list[Path]:
-        """Give the files with definitions, in the order of their names."""
+        """Give the files with definitions, in the order of their names; PipelineProblem if there are none."""
         found: dict[Path, None] = {}
         for pattern in self.patterns:
             for file in sorted(self.folder.glob(pattern)):
                 if file.is_file() and "__pycache__" not in file.parts:
                     found[file] = None
+        if not found:
+            raise PipelineProblem(f"{self.spec.name}:{line_of(self.spec, 'libraries')}: libraries: {self._no_files()}")  # fmt: skip
         return list(found)
+
+    def _no_files(self) -> str:
+        if not self.patterns:
+            return "no files are named: write `- glob: {include: transformations/**}` under it"
+        return f"no file matches {' or '.join(repr(_included(each)) for each in self.patterns)}"
 
     def shown(self, file: str | Path) -> str:
         """Give the name of a file as a person would type it in the project's folder."""
@@ -140,7 +149,12 @@ def _pattern(spec: Path, entry: Any) -> str:  # noqa: ANN401 - whatever the file
         raise PipelineProblem(
             f"{spec.name}:{line_of(spec, 'libraries')}: {include!r}: Spark takes a file or a folder with /** at the end"
         )
-    return f"{folder}/**/*" if include.endswith("/**") else include
+    return f"{include}{_BELOW}" if include.endswith("/**") else include
+
+
+def _included(pattern: str) -> str:
+    """Give a pattern as the specification has it."""
+    return pattern.removesuffix(_BELOW) if pattern.endswith(f"/**{_BELOW}") else pattern
 
 
 def _address(folder: Path, storage: str) -> str:
