@@ -37,15 +37,36 @@ def test_a_project_is_what_its_specification_says(folder):
     [
         ("nmae: x", "spark-pipeline.yml:8: unknown field 'nmae'"),
         ("  spark.x: 5", 'spark-pipeline.yml:8: spark.x must be a text: write spark.x: "5"'),
-        ("  - [", "spark-pipeline.yml: this is no YAML"),
+        ("  - [", "spark-pipeline.yml:8: this is no YAML: expected <block end>, but found '-'"),
+        ("a: b: c", "spark-pipeline.yml:8: this is no YAML: mapping values are not allowed here"),
+        ("a\x07: b", "spark-pipeline.yml:8: this is no YAML: it has the character U+0007"),
+        ("schema: 2001-99-99", "spark-pipeline.yml:1: this is no YAML: month must be in 1..12"),
+        ("\udcff", "spark-pipeline.yml:8: this is no text in UTF-8"),
     ],
 )
 def test_a_specification_that_is_wrong_is_told_with_its_line(folder, line, told):
     spec = folder / "spark-pipeline.yml"
-    spec.write_text(f"{spec.read_text()}\n{line}\n".replace("\n\n", "\n"))
+    text = f"{spec.read_text()}\n{line}\n".replace("\n\n", "\n")
+    spec.write_text(text, errors="surrogateescape")
     with pytest.raises(PipelineProblem) as caught:
         Project.open(folder)
     assert str(caught.value).startswith(told)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("- a", "spark-pipeline.yml:1: it must map names to values, `name: …` among them"),
+        ("name: x", "spark-pipeline.yml:1: the field 'storage' is missing"),
+        ("name: x\nstorage: x\nlibraries: 5", "spark-pipeline.yml:3: libraries must be a list"),
+    ],
+)
+def test_a_specification_that_lacks_something_is_told(folder, text, told):
+    (folder / "spark-pipeline.yml").write_text(text)
+    with pytest.raises(PipelineProblem) as caught:
+        Project.open(folder)
+    assert str(caught.value) == told
 
 
 def test_what_spark_takes_as_libraries_is_taken_and_nothing_else(folder):
@@ -174,3 +195,25 @@ def test_what_to_type_next_can_be_typed(tmp_path):
     pytest.importorskip("pyspark", reason="pyspark is not installed (extra spark)")
     status = barnabas("pipeline", "status", tmp_path / "my shop").output
     assert status.endswith(f"barnabas pipeline run '{tmp_path}/my shop'\n")
+
+
+def test_a_project_that_cannot_be_read_does_not_hide_the_others(tmp_path):
+    pytest.importorskip("pyspark", reason="pyspark is not installed (extra spark)")
+    make(tmp_path / "a")
+    (make(tmp_path / "b") / "spark-pipeline.yml").write_text("name: a: b\n")
+    make(tmp_path / "c")
+    for output in ("table", "json", "yaml"):
+        listed = barnabas("pipeline", "list", tmp_path, "-o", output)
+        assert listed.exit_code == 1
+        assert f"{tmp_path}/a" in listed.stdout
+        assert f"{tmp_path}/b" not in listed.stdout
+        assert f"{tmp_path}/c" in listed.stdout
+        assert listed.stderr == f"error: {tmp_path}/b: spark-pipeline.yml:1: this is no YAML: mapping values are not allowed here\n"  # fmt: skip
+
+
+def test_a_folder_with_nothing_but_a_broken_project_is_not_called_empty(tmp_path):
+    pytest.importorskip("pyspark", reason="pyspark is not installed (extra spark)")
+    (make(tmp_path / "b") / "spark-pipeline.yml").write_text("name: [\n")
+    listed = barnabas("pipeline", "list", tmp_path)
+    assert (listed.exit_code, listed.stdout) == (1, "")
+    assert barnabas("pipeline", "list", tmp_path, "-o", "json").stdout == "[]\n"

@@ -235,28 +235,49 @@ def stop(folder: Path, timeout: float) -> None:
 @click.argument("root", type=click.Path(path_type=Path, exists=True), default=".")
 @click.option("--templates", "show_templates", is_flag=True, help="List the templates instead.")
 @click.option("-o", "--output", type=click.Choice(FORMATS), default="table", help="Output.")
+@click.pass_context
 @_told_in_a_sentence
-def list_(root: Path, output: str, *, show_templates: bool) -> None:
-    """List the projects in a folder and below it, and whether they run."""
-    from barnabas.pipelines.project import STATE, Project
-    from barnabas.pipelines.run_state import projects_under, read_status
+def list_(ctx: click.Context, root: Path, output: str, *, show_templates: bool) -> None:
+    """List the projects in a folder and below it, and whether they run.
 
-    rows: list[dict[str, Any]]
-    if show_templates:
-        rows = [{"template": name, "about": _about(path)} for name, path in templates().items()]
-    else:
-        rows = []
-        for folder in projects_under(root):
-            told = read_status(folder / STATE) or {"running": False, "updated": None, "flows": []}
-            state = "running" if told["running"] else "stopped" if told["updated"] else "never run"
-            rows.append({"project": Project.open(folder).name, "folder": str(folder), "state": state, "flows": len(told["flows"]), "updated": told["updated"]})  # fmt: skip
+    One whose specification cannot be read is told on stderr, and the exit code is 1.
+    """
+    problems: list[str] = []
+    rows = _template_rows() if show_templates else _project_rows(root, problems)
     if output != "table":
         emit(rows, output)
     elif rows:
         headings = tuple(name.upper() for name in rows[0])
         click.echo(table(headings, [tuple(row.values()) for row in rows]))
-    else:
+    elif not problems:
         click.echo(f"there is no project in {root}")
+    for problem in problems:
+        click.echo(f"error: {printable(problem)}", err=True)
+    if problems:
+        ctx.exit(1)
+
+
+def _project_rows(root: Path, problems: list[str]) -> list[dict[str, Any]]:
+    """Give a row for each project that can be read; what is wrong with the others is added to `problems`."""
+    from barnabas.pipelines.problem import PipelineProblem
+    from barnabas.pipelines.project import STATE, Project
+    from barnabas.pipelines.run_state import projects_under, read_status
+
+    rows = []
+    for folder in projects_under(root):
+        try:
+            name = Project.open(folder).name
+        except PipelineProblem as problem:
+            problems.append(f"{folder}: {problem}")
+            continue
+        told = read_status(folder / STATE) or {"running": False, "updated": None, "flows": []}
+        state = "running" if told["running"] else "stopped" if told["updated"] else "never run"
+        rows.append({"project": name, "folder": str(folder), "state": state, "flows": len(told["flows"]), "updated": told["updated"]})  # fmt: skip
+    return rows
+
+
+def _template_rows() -> list[dict[str, Any]]:
+    return [{"template": name, "about": _about(path)} for name, path in templates().items()]
 
 
 def _about(template: Path) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
+from yaml.reader import ReaderError
 
 from barnabas.pipelines.problem import PipelineProblem
 
@@ -57,7 +58,7 @@ class Project:
             database=said.get("database", said.get("schema")),
             catalog=said.get("catalog"),
             configuration=_texts(spec, said.get("configuration") or {}),
-            patterns=[_pattern(spec, each) for each in said.get("libraries") or ()],
+            patterns=_patterns(spec, said.get("libraries") or []),
         )
 
     @property
@@ -101,26 +102,46 @@ def find_spec(folder: Path) -> Path:
 
 def line_of(spec: Path, key: str) -> int:
     """Give the line of a specification that sets this key, for messages."""
-    for number, line in enumerate(spec.read_text().splitlines(), start=1):
+    for number, line in enumerate(spec.read_text("utf-8").splitlines(), start=1):
         if re.match(rf"\s*['\"]?{re.escape(key)}['\"]?\s*:", line):
             return number
     return 1
 
 
 def _read(spec: Path) -> Mapping[str, Any]:
-    try:
-        said = yaml.safe_load(spec.read_text())
-    except yaml.YAMLError as problem:
-        raise PipelineProblem(f"{spec.name}: this is no YAML: {problem}") from None
+    said = _parsed(spec)
     if not isinstance(said, dict):
-        raise PipelineProblem(f"{spec.name}: it must map names to values, `name: …` among them")
+        raise PipelineProblem(f"{spec.name}:1: it must map names to values, `name: …` among them")
     for key in said:
         if key not in _FIELDS:
             raise PipelineProblem(f"{spec.name}:{line_of(spec, str(key))}: unknown field {key!r}: known are {', '.join(_FIELDS)}")  # fmt: skip
     for key in ("name", "storage"):
         if key not in said:
-            raise PipelineProblem(f"{spec.name}: the field {key!r} is missing")
+            raise PipelineProblem(f"{spec.name}:1: the field {key!r} is missing")
     return said
+
+
+def _parsed(spec: Path) -> object:
+    data = spec.read_bytes()
+    try:
+        return yaml.safe_load(data.decode())
+    except UnicodeDecodeError as problem:
+        line = data.count(b"\n", 0, problem.start) + 1
+        raise PipelineProblem(f"{spec.name}:{line}: this is no text in UTF-8") from None
+    except (yaml.YAMLError, ValueError) as problem:  # ValueError: a date that no calendar has
+        line, text = _explained(problem, data.decode())
+        raise PipelineProblem(f"{spec.name}:{line}: this is no YAML: {text}") from None
+
+
+def _explained(problem: Exception, text: str) -> tuple[int, str]:
+    """Give line and reason: what PyYAML writes of them is a drawing of several lines."""
+    if isinstance(problem, ReaderError):
+        return text.count("\n", 0, problem.position) + 1, f"it has the character U+{problem.character:04X}"  # fmt: skip
+    if isinstance(problem, yaml.MarkedYAMLError):
+        mark = problem.problem_mark or problem.context_mark
+        told = problem.problem or problem.context or "it cannot be read"
+        return (mark.line + 1 if mark else 1), told
+    return 1, str(problem)
 
 
 def _texts(spec: Path, said: object) -> dict[str, str]:
@@ -134,6 +155,12 @@ def _texts(spec: Path, said: object) -> dict[str, str]:
                 f'{spec.name}:{line_of(spec, str(key))}: {key} must be a text: write {key}: "{value}"'
             )
     return {str(key): value for key, value in said.items()}
+
+
+def _patterns(spec: Path, said: object) -> list[str]:
+    if not isinstance(said, list):
+        raise PipelineProblem(f"{spec.name}:{line_of(spec, 'libraries')}: libraries must be a list")
+    return [_pattern(spec, each) for each in said]
 
 
 def _pattern(spec: Path, entry: Any) -> str:  # noqa: ANN401 - whatever the file says
