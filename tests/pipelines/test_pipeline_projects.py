@@ -1,5 +1,6 @@
 """What a project is, and what is known of its runs: without Spark."""
 
+import json
 import os
 import subprocess
 import sys
@@ -217,3 +218,14 @@ def test_a_folder_with_nothing_but_a_broken_project_is_not_called_empty(tmp_path
     listed = barnabas("pipeline", "list", tmp_path)
     assert (listed.exit_code, listed.stdout) == (1, "")
     assert barnabas("pipeline", "list", tmp_path, "-o", "json").stdout == "[]\n"
+
+
+def test_templates_are_listed_with_what_they_do():
+    pytest.importorskip("pyspark", reason="pyspark is not installed (extra spark)")
+    listed = barnabas("pipeline", "list", "--templates", "-o", "json")
+    about = {row["template"]: row["about"] for row in json.loads(listed.stdout)}
+    assert about["metrics"] == "What services push, by the minute and the hour, and alerts when a rule is broken"  # fmt: skip
+    assert about["starter"].startswith("A small pipeline to begin with: orders")
+    for text in about.values():
+        assert text.isprintable()
+        assert 5 < len(text.split()) < 40

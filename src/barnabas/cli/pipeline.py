@@ -281,10 +281,9 @@ def _template_rows() -> list[dict[str, Any]]:
 
 
 def _about(template: Path) -> str:
-    """Give the first words of a template's README."""
-    readme = template / "README.md"
-    lines = readme.read_text().splitlines() if readme.is_file() else [""]
-    return lines[0].lstrip("# ")
+    """Give the first sentence of a template's README, below its heading."""
+    _heading, text, *_ = (template / "README.md").read_text("utf-8").split("\n\n")
+    return re.split(r"\.(?:\s|$)", " ".join(text.split()), maxsplit=1)[0]
 
 
 def _require_spark() -> None:
