@@ -57,6 +57,8 @@ def index(tmp_path_factory):
         ("details.status:503", [4]),
         ('details.path:"/a/b"', [4]),
         ("message:/upst.*/", [1]),
+        ("source:/.+/", [2, 1]),
+        ("details.status:(500 OR 503)", [4]),
         ("writer_:q", []),
         ("nothing", []),
     ],
@@ -76,6 +78,10 @@ def test_times_and_limits(index):
     assert times(since_ms=2_000, until_ms=4_000) == [3_000, 2_000]
     assert times(limit=1) == [4_000]
     assert index.search("*", limit=1).total == 4
+    assert times(since_ms=-(2**70)) == [4_000, 3_000, 2_000, 1_000]
+    assert times(until_ms=-(2**70)) == []
+    assert times(since_ms=2**70) == []
+    assert times(until_ms=2**70) == [4_000, 3_000, 2_000, 1_000]
 
 
 @pytest.mark.parametrize(
@@ -92,8 +98,12 @@ def test_times_and_limits(index):
         ("(" * 1_000, "cannot be read"),
         ("\x1b[2J(", r"'\\x1b\[2J\('"),
         ("details.n:[1 TO", "cannot be read"),
+        ("details.status:[500 TO 599]", r"details are texts, which have no ranges: name the values, such as details\.status:\(500 OR 503\)"),
+        ("level:error details.status:>=500", "details are texts, which have no ranges"),
+        ("details.status:*", r"'details\.status:\*' cannot be asked: name the values, such as details\.status:\(500 OR 503\)"),
+        ("level:*", r"'level:\*' cannot be asked: write level:/\.\+/"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_query_is_one_sentence(index, query, sentence):
     with pytest.raises(PipelineProblem, match=sentence) as raised:
         index.search(query)

@@ -7,18 +7,22 @@ Invariants: marks are never found; a query that is wrong is one sentence.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tantivy import FieldType, Index, Occur, Order, Query
 
 from barnabas.pipelines.problem import PipelineProblem
-from barnabas.pipelines.search.fields import BATCH, SEARCHED, TEXTS, TIME, Event, event_of
+from barnabas.pipelines.search.fields import BATCH, DETAILS, SEARCHED, TEXTS, TIME, Event, event_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _EXAMPLE: Final = 'level:error AND "time out"'
+_VALUES: Final = f"name the values, such as {DETAILS}.status:(500 OR 503)"
+#: What tantivy says of `name:*`, "has any value", for a field without a column of values.
+_NOT_FAST: Final = re.compile(r"Field (.+) is not a fast field")
 #: tantivy reads a query recursively: ten thousand brackets would end the process.
 _QUERY_CHARS_MAX: Final = 1000
 _SHOWN_CHARS: Final = 60
@@ -59,7 +63,10 @@ class LogIndex:
         query = _within(self._index, self._parsed(words), since_ms, until_ms)
         self._index.reload()
         searcher = self._index.searcher()
-        found = searcher.search(query, limit, count=True, order_by_field=TIME, order=Order.Desc)
+        try:
+            found = searcher.search(query, limit, count=True, order_by_field=TIME, order=Order.Desc)
+        except ValueError as problem:  # some of what can be written cannot be looked for
+            raise PipelineProblem(_unanswered(words, str(problem))) from None
         events = [event_of(searcher.doc(address)) for _, address in found.hits]
         return Found(events, found.count or 0)  # type: ignore[attr-defined]
 
@@ -83,16 +90,34 @@ def _within(index: Index, wanted: Query, since_ms: int | None, until_ms: int | N
     events = [(Occur.Must, wanted), (Occur.MustNot, Query.exists_query(BATCH))]
     if since_ms is None and until_ms is None:
         return Query.boolean_query(events)
-    lower = _EARLIEST_MS if since_ms is None else since_ms
-    upper = _LATEST_MS if until_ms is None else until_ms
+    lower = _EARLIEST_MS if since_ms is None else _bounded(since_ms)
+    upper = _LATEST_MS if until_ms is None else _bounded(until_ms)
     times = Query.range_query(
         index.schema, TIME, FieldType.Integer, lower, upper, include_upper=False
     )
     return Query.boolean_query([*events, (Occur.Must, times)])
 
 
+def _bounded(time_ms: int) -> int:
+    return min(max(time_ms, _EARLIEST_MS), _LATEST_MS)
+
+
+def _unanswered(words: str, problem: str) -> str:
+    if "RangeQuery on JSON" in problem:
+        return f"details are texts, which have no ranges: {_VALUES}"
+    field = _NOT_FAST.search(problem)
+    if field:
+        can = f"write {field[1]}:/.+/" if field[1] in TEXTS else _VALUES
+        return f"'{field[1]}:*' cannot be asked: {can}"
+    return f"the query {_shown(words)!r} cannot be answered ({' '.join(problem.split())})"
+
+
+def _shown(words: str) -> str:
+    return words if len(words) <= _SHOWN_CHARS else f"{words[:_SHOWN_CHARS]}…"
+
+
 def _wrong(words: str, problem: str) -> str:
-    shown = words if len(words) <= _SHOWN_CHARS else f"{words[:_SHOWN_CHARS]}…"
+    shown = _shown(words)
     if problem.startswith("Field does not exist"):
         name = problem.partition("'")[2].rstrip("'")
         return f"events have no field '{name}'; fields are {', '.join(TEXTS)} and details.NAME"
