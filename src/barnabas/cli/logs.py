@@ -42,7 +42,24 @@ def logs() -> None:
     """Search logs that the pipeline of the template 'logs' has indexed."""
 
 
-@logs.command()
+class _SearchCommand(click.Command):
+    """Says how a query that begins with a minus is written, which looks like options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line."""
+        typed = [*args]  # click takes them away one by one
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as problem:
+            letter = problem.option_name.removeprefix("-")
+            for word in typed:
+                if word.startswith("-") and not word.startswith("--") and letter in word:
+                    hint = f"A query that leaves out begins with what to find: '* {word}'"
+                    raise click.UsageError(f"{problem.format_message()} {hint}", ctx) from None
+            raise
+
+
+@logs.command(cls=_SearchCommand)
 @click.argument("query", required=False, default="*")
 @click.option(
     "--index",

@@ -71,7 +71,18 @@ def test_limit_and_times(index):
         (["(("], 1, "error: the query '((' cannot be read"),
         (["--since", "soon"], 2, "'soon' is no time; allowed: 1h"),
         (["--since", "42"], 2, "'42' is no time"),
+        (["--since", "beginning"], 2, "'beginning' is no time"),
         (["--limit", "0"], 2, "0 is not in the range"),
+        (
+            ["-level:debug"],
+            2,
+            "No such option '-l'. A query that leaves out begins with what to find: '* -level:debug'",
+        ),
+        (["-host:web-1"], 2, "'* -host:web-1'"),
+        (["--since", "1h", "-app:a app:b"], 2, "'* -app:a app:b'"),
+        (["-nothing"], 2, "No such option '-n'"),
+        (["--jsn"], 2, "Did you mean"),
+        (["details.status:[500 TO 599]"], 1, "error: details are texts, which have no ranges"),
         (["--index", "/nowhere"], 1, "error: there is no index in /nowhere"),
     ],
 )
