@@ -15,7 +15,7 @@ from barnabas.cli.dead_letters import Letters, Wanted, newest_of
 from barnabas.cli.failure import Failure
 from barnabas.cli.outlook import moment
 from barnabas.cli.output import counted, emit, table
-from barnabas.cli.position import Since, parse_position
+from barnabas.cli.position import moment_ms
 from barnabas.cli.printable import printable
 from barnabas.cli.record import bytes_to_json
 from barnabas.cli.redrive import Redrive, looked_at, plan
@@ -45,14 +45,9 @@ def _since(_ctx: click.Context, _param: click.Parameter, value: str | None) -> i
     if value is None:
         return None
     try:
-        position = parse_position(value, SystemClock().now_ms())
+        return moment_ms(value, SystemClock().now_ms())
     except ValueError as problem:
         raise click.BadParameter(str(problem)) from None
-    if not isinstance(position, Since):
-        raise click.BadParameter(
-            f"'{value}' is no time; allowed: 1h, @1731700000000 or 2026-11-15T10:00"
-        )
-    return position.timestamp_ms
 
 
 def _places(

@@ -16,7 +16,7 @@ import click
 
 from barnabas.cli.failure import Failure
 from barnabas.cli.output import counted
-from barnabas.cli.position import Since, parse_position
+from barnabas.cli.position import moment_ms
 from barnabas.cli.printable import printable
 
 if TYPE_CHECKING:
@@ -29,12 +29,9 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int
     if text is None:
         return None
     try:
-        position = parse_position(text, time.time_ns() // 1_000_000)
-    except ValueError:
-        position = None
-    if not isinstance(position, Since):
-        raise click.BadParameter(f"'{text}' is no time; allowed: 1h, 30m, 2d, 2026-11-15T10:00")
-    return position.timestamp_ms
+        return moment_ms(text, time.time_ns() // 1_000_000)
+    except ValueError as problem:
+        raise click.BadParameter(str(problem)) from None
 
 
 @click.group()

@@ -28,6 +28,7 @@ _UNIT_MS = {
 _PART = re.compile(r"(\d+)(ms|[smhdw])")
 _RELATIVE = re.compile(rf"(?:{_PART.pattern})+")
 EXAMPLES = "beginning, end, 42, -10, 1h, @1731700000000 or 2026-11-15T10:00"
+_TIMES = "1h, 30m, 2d, @1731700000000 or 2026-11-15T10:00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,17 @@ def parse_position(text: str, now_ms: int) -> Position:
     return Since(_calendar_ms(word))
 
 
+def moment_ms(text: str, now_ms: int) -> int:
+    """Read a time, in milliseconds since 1970; ValueError, with the times that are allowed, when it is none."""
+    try:
+        position = parse_position(text, now_ms)
+    except ValueError:
+        position = None
+    if not isinstance(position, Since):
+        raise ValueError(f"'{text}' is no time; allowed: {_TIMES}")
+    return position.timestamp_ms
+
+
 def duration_ms(text: str) -> int:
     """Read a length of time such as `90s` or `1h30m`; ValueError, with what is allowed, when it is none."""
     word = text.strip()
@@ -102,11 +114,11 @@ def relative_ms(text: str) -> int:
 
 def _calendar_ms(word: str) -> int:
     try:
-        moment = datetime.fromisoformat(word)
-    except ValueError:
+        # astimezone() reads a moment without a zone as local time, which is what a person means.
+        moment = datetime.fromisoformat(word).astimezone()
+    except (ValueError, OverflowError):  # the latter where another zone's year is 0 or 10000
         raise ValueError(f"'{word}' is no offset or time; allowed: {EXAMPLES}") from None
-    # astimezone() reads a moment without a zone as local time, which is what a person means.
-    return round(moment.astimezone().timestamp() * 1000)
+    return round(moment.timestamp() * 1000)
 
 
 def resolve(position: Position, start_offset: int, end_offset: int, since: int | None) -> int:

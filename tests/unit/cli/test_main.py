@@ -44,6 +44,8 @@ def test_version():
         (["config", "set", "topic", "t"], "nothing to change"),
         (["config", "get", "cluster", "t"], "is not one of 'topic', 'broker'"),
         (["consume", "t", "--from", "yesterday"], "'yesterday' is no offset or time"),
+        (["dlq", "redrive", "t", "--since", "bogus"], "'bogus' is no time; allowed: 1h, 30m"),
+        (["dlq", "show", "t", "--since", "42"], "'42' is no time; allowed: 1h, 30m"),
         (["consume", "t", "--follow", "--to", "5"], "--follow has no end"),
         (["consume", "t", "--format", "%z"], "unknown directive '%z'"),
         (["consume", "t", "--format", "%s", "-o", "json"], "choose one"),
