@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.pipelines.lag import LagMeter
-from barnabas.pipelines.progress import Board, read_batch
+from barnabas.pipelines.progress import Board, Lag, read_batch
 
 FIRST_MS = 1_700_000_000_000
 
@@ -29,23 +29,32 @@ def clicks(bootstrap, topic):
 
 
 @pytest.mark.parametrize(
-    ("reached", "seconds"),
+    ("reached", "records", "seconds"),
     [
-        ({"0": 10, "1": 10}, 0.0),
-        ({"0": 9, "1": 10}, 0.0),
-        ({"0": 8, "1": 10}, 2.0),
-        ({"0": 0, "1": 10}, 18.0),
-        ({"0": 8, "1": 0}, 18.0),
-        ({"0": 99, "1": 10}, 0.0),
+        ({"0": 10, "1": 10}, 0, 0.0),
+        ({"0": 9, "1": 10}, 1, 0.0),
+        ({"0": 8, "1": 10}, 2, 2.0),
+        ({"0": 0, "1": 10}, 10, 18.0),
+        ({"0": 8, "1": 0}, 12, 18.0),
+        ({"0": 99, "1": 10}, 0, 0.0),
     ],
 )
-def test_the_longest_wait_of_a_record(bootstrap, clicks, reached, seconds):
-    assert LagMeter({"bootstrap.servers": bootstrap}).seconds({clicks: reached}) == seconds
+def test_records_that_wait_and_the_longest_wait_of_one(bootstrap, clicks, reached, records, seconds):  # fmt: skip
+    meter = LagMeter({"bootstrap.servers": bootstrap})
+    assert meter.measure({clicks: reached}) == Lag(records, seconds)
 
 
 def test_what_cannot_be_known(bootstrap):
-    assert LagMeter({"bootstrap.servers": bootstrap}).seconds({}) is None
-    assert LagMeter({"bootstrap.servers": bootstrap}).seconds({"nowhere": {"0": 1}}) is None
+    meter = LagMeter({"bootstrap.servers": bootstrap})
+    assert meter.measure({}) == Lag()
+    assert meter.measure({"nowhere": {"0": 1}}) == Lag()
+
+
+def test_brokers_that_do_not_answer_are_told_from_what_cannot_be_known(clicks):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    meter = LagMeter({"bootstrap.servers": f"127.0.0.1:{port}"})
+    assert meter.measure({clicks: {"0": 1}}) == Lag(answered=False)
 
 
 def barnabas(*arguments, **environment):

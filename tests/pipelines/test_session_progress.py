@@ -12,6 +12,7 @@ from barnabas.pipelines.progress import (
     BATCHES_MAX,
     QUERIES_MAX,
     Board,
+    Lag,
     bars,
     may_have_written,
     queries_of,
@@ -84,7 +85,7 @@ def test_offsets_as_text_are_read():
 
 def test_the_table():
     board = board_with(report(3), report(4))
-    board.queries[report()["id"]].lag_seconds = 2.5
+    board.queries[report()["id"]].measured = Lag(15, 2.5)
     heading, row = str(board).splitlines()
     assert heading.split()[:3] == ["QUERY", "STATE", "BATCH"]
     assert row.split() == [
@@ -100,6 +101,16 @@ def test_the_table():
         "s",
         "██",
     ]
+
+
+def test_lag_in_records_and_in_seconds_is_of_one_moment():
+    board = board_with(report())
+    [query] = board.queries.values()
+    assert (query.summary()["lag"], query.summary()["lag_seconds"]) == (15, None)
+    query.measured = Lag(700, 71.9)
+    assert (query.summary()["lag"], query.summary()["lag_seconds"]) == (700, 71.9)
+    query.measured = Lag(answered=False)
+    assert query.cells()[6:8] == ("-", "-")
 
 
 def test_html_escapes_names():

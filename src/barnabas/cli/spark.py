@@ -131,7 +131,7 @@ def _show(queries: list[Query], meter: LagMeter, connection: Connection, *, live
 
     for query in queries:
         if query.last is not None and query.state == "running":
-            query.lag_seconds = meter.seconds(query.last.end)
+            query.measured = meter.measure(query.last.end)
     if not connection.wants_table:
         emit([query.summary() for query in queries], connection.output)
         return

@@ -209,7 +209,7 @@ class Pipeline:
             last = run.shown.last
             if last is not None and run.work.client and not self._stop.is_set():
                 with contextlib.suppress(SettingError):
-                    run.shown.lag_seconds = LagMeter(run.work.client).seconds(last.end)
+                    run.shown.measured = LagMeter(run.work.client).measure(last.end)
         return _LAG_S
 
     def _refresh_due(self) -> float:

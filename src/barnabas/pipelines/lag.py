@@ -1,18 +1,19 @@
-"""How far a query is behind in seconds, by the records' own timestamps.
+"""How far a query is behind now: in records, and in seconds by the records' own timestamps.
 
-Job: of partitions and the offsets that were reached, the longest time between the first record not read and the newest one, as `barnabas group` has it: 0 when
-everything is read, None when it cannot be known. Reads little, joins no group, commits nothing.
+Job: of partitions and the offsets that were reached, how many offsets are after them, and the longest time between the first record not read and the newest one, as
+`barnabas group` has it: 0 when everything is read, None when it cannot be known. Reads little, joins no group, commits nothing.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, Unreachable
 from barnabas.client.offsets import LATEST
 from barnabas.client.settings import ClientSettings
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.columns import read_columns
+from barnabas.pipelines.progress import Lag
 from barnabas.runtime.blocking_client import BlockingClient
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class LagMeter:
             api_timeout_ms=_PATIENCE_MS,
         )
 
-    def seconds(self, reached: Mapping[str, Mapping[str, int]]) -> float | None:
+    def measure(self, reached: Mapping[str, Mapping[str, int]]) -> Lag:
         """Measure, for topics to partitions to the offset after the last record that was read."""
         offsets = {
             TopicPartition(topic, int(partition)): offset
@@ -45,23 +46,32 @@ class LagMeter:
             for partition, offset in partitions.items()
         }
         if not offsets:
-            return None
+            return Lag()
         try:
             with BlockingClient(self._settings) as client:
-                return _seconds(client, offsets)
+                return _measure(client, offsets)
+        except Unreachable:
+            return Lag(answered=False)
         except ClientError:
-            return None
+            return Lag()
 
 
-def _seconds(client: BlockingClient, offsets: Mapping[TopicPartition, int]) -> float | None:
-    ends = client.list_offsets(dict.fromkeys(offsets, LATEST))
-    behind = {one: offset for one, offset in offsets.items() if ends[one].offset > offset}
+def _measure(client: BlockingClient, offsets: Mapping[TopicPartition, int]) -> Lag:
+    ends = {one: end.offset for one, end in client.list_offsets(dict.fromkeys(offsets, LATEST)).items()}  # fmt: skip
+    behind = {one: offset for one, offset in offsets.items() if ends[one] > offset}
+    records = sum(ends[one] - offset for one, offset in behind.items())
+    return Lag(records, _seconds(client, behind, ends))
+
+
+def _seconds(
+    client: BlockingClient, behind: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> float:
     if not behind:
         return 0.0
     newest = client.list_offsets(dict.fromkeys(behind, _NEWEST))
     waits = []
     for one, offset in behind.items():
-        first_ms = _first_ms(client, one, offset, ends[one].offset)
+        first_ms = _first_ms(client, one, offset, ends[one])
         if first_ms is not None:
             waits.append(max(0, newest[one].timestamp_ms - first_ms) / 1000)
     # Between the offset and the end there may be no record, only gaps: nothing waits there.

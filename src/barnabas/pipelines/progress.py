@@ -48,6 +48,16 @@ class Batch:
         )
 
 
+@dataclass(frozen=True)
+class Lag:
+    """How far behind a query is, both figures of one moment; None is not known."""
+
+    records: int | None = None
+    seconds: float | None = None
+    answered: bool = True
+    """False if no broker said anything: the rest is not known then."""
+
+
 def read_batch(progress: Mapping[str, Any]) -> Batch:
     """Read one of Spark's progress reports, as its JSON has it."""
     sources: Sequence[Mapping[str, Any]] = progress.get("sources") or ()
@@ -107,12 +117,20 @@ class Query:
     name: str
     batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=BATCHES_MAX))
     state: str = "running"
-    lag_seconds: float | None = None
+    measured: Lag | None = None
+    """How far behind it is by the brokers, if somebody asks them."""
 
     @property
     def last(self) -> Batch | None:
         """The newest batch."""
         return self.batches[-1] if self.batches else None
+
+    @property
+    def lag(self) -> Lag:
+        """How far behind it is. What the last batch left is as old as that batch, so it is told only where nobody asks the brokers: beside seconds that were measured later it would contradict them."""
+        if self.measured is not None:
+            return self.measured
+        return Lag(self.last.lag if self.last else None)
 
     def cells(self) -> tuple[str, ...]:
         """What a table shows, in the order of HEADINGS."""
@@ -126,8 +144,8 @@ class Query:
             f"{last.rows:,}",
             f"{last.rows_per_second:,.0f}",
             f"{last.duration_ms / 1000:.2f} s",
-            "-" if last.lag is None else f"{last.lag:,}",
-            "-" if self.lag_seconds is None else f"{self.lag_seconds:.1f} s",
+            "-" if self.lag.records is None else f"{self.lag.records:,}",
+            "-" if self.lag.seconds is None else f"{self.lag.seconds:.1f} s",
             bars([batch.duration_ms for batch in self.batches]),
         )
 
@@ -142,8 +160,8 @@ class Query:
             "rows": last and last.rows,
             "rows_per_second": last and last.rows_per_second,
             "batch_ms": last and last.duration_ms,
-            "lag": last and last.lag,
-            "lag_seconds": self.lag_seconds,
+            "lag": self.lag.records,
+            "lag_seconds": self.lag.seconds,
             "offsets": last and last.end,
         }
 
@@ -176,14 +194,14 @@ class Board:
         self._changed()
 
     def on_batch(
-        self, query_id: str, name: str | None, batch: Batch, lag_seconds: float | None = None
+        self, query_id: str, name: str | None, batch: Batch, measured: Lag | None = None
     ) -> None:
         """A batch is finished; this far behind it is now."""
         if query_id not in self.queries:
             self.on_started(query_id, name)
         query = self.queries[query_id]
         query.batches.append(batch)
-        query.lag_seconds = lag_seconds
+        query.measured = measured
         self._changed()
 
     def on_ended(self, query_id: str, error: str | None) -> None:

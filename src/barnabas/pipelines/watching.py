@@ -45,8 +45,8 @@ class _Listener(StreamingQueryListener):
         """A batch is done, or nothing came for a while."""
         report = json.loads(event.progress.json)
         batch = read_batch(report)
-        seconds = self._meter.seconds(batch.end) if self._meter else None
-        self._board.on_batch(report["id"], report.get("name"), batch, seconds)
+        measured = self._meter.measure(batch.end) if self._meter else None
+        self._board.on_batch(report["id"], report.get("name"), batch, measured)
         self._write()
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: ANN401, N802, RUF100
