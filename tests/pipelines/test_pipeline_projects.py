@@ -1,5 +1,6 @@
 """What a project is, and what is known of its runs: without Spark."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -14,7 +15,8 @@ from pipelines.projects import make
 
 from barnabas.cli.main import cli
 from barnabas.cli.pipeline import _as_yaml
-from barnabas.cli.pipeline_run import _News, _Notes
+from barnabas.cli.pipeline_run import _Events, _News, _Notes
+from barnabas.cli.pipeline_view import page
 from barnabas.pipelines import run_state
 from barnabas.pipelines.problem import PipelineProblem
 from barnabas.pipelines.project import Project
@@ -121,14 +123,60 @@ def test_one_process_runs_a_project_and_another_sees_it_and_its_end(folder):
         assert run_state.runner_of(state) == os.getpid()
 
 
-def test_a_status_outlives_its_process_and_says_so(folder):
+FLOWS = [{"name": "slow", "state": "running"}, {"name": "by_user", "state": "done"}]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [("starting", "died"), ("running", "died"), ("stopped", "stopped"), ("failed", "failed")],
+)
+def test_a_status_outlives_its_process_and_says_whether_that_was_stopped(folder, said, told):
     state = Project.open(folder).state
     assert run_state.read_status(state) is None
-    flows = [{"name": "slow", "state": "running"}, {"name": "by_user", "state": "done"}]
-    run_state.write_status(state, "clicks", run_state.CONTINUOUS, flows, run_state.now())
-    told = run_state.read_status(state)
-    assert not told["running"]
-    assert [flow["state"] for flow in told["flows"]] == ["stopped", "done"]
+    run_state.write_status(state, "clicks", run_state.CONTINUOUS, FLOWS, run_state.now(), said)
+    status = run_state.read_status(state)
+    assert (status["running"], status["state"]) == (False, told)
+    assert [flow["state"] for flow in status["flows"]] == ["died" if told == "died" else "stopped", "done"]  # fmt: skip
+
+
+def test_a_status_is_never_that_of_another_process_than_the_one_that_runs(folder, monkeypatch):
+    state = Project.open(folder).state
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: 1)
+        run_state.write_status(state, "clicks", run_state.CONTINUOUS, FLOWS, run_state.now())
+    with run_state.running(state):
+        status = run_state.read_status(state)
+        assert (status["running"], status["state"]) == (True, "starting")
+        assert (status["pid"], status["flows"]) == (os.getpid(), [])
+        assert page(status).startswith(f"clicks starts as process {os.getpid()} (")
+    gone = {**run_state.read_status(state), "flows": []}
+    assert page(gone).startswith("clicks does not run: process 1 ended without being stopped (")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [(None, "stopped"), (KeyboardInterrupt, "stopped"), (PipelineProblem, "failed")],
+)
+def test_a_run_says_that_it_starts_and_how_it_ended(folder, problem, told):
+    project = Project.open(folder)
+    ending = pytest.raises(problem) if problem else contextlib.nullcontext()
+    with ending, run_state.running(project.state), _Notes(project, run_state.CONTINUOUS) as notes:
+        assert run_state.read_status(project.state)["state"] == "starting"
+        notes.status(FLOWS)
+        assert run_state.read_status(project.state)["state"] == "running"
+        if problem:
+            raise problem
+    status = run_state.read_status(project.state)
+    assert status["state"] == told
+    assert [flow["name"] for flow in status["flows"]] == ["slow", "by_user"]
+
+
+def test_rows_that_sparks_runner_does_not_tell_are_not_known(folder):
+    project = Project.open(folder)
+    events = _Events(_Notes(project, run_state.ONCE))
+    events.on_event("Flow spark_catalog.default.slow is COMPLETED.")
+    [_, row] = page(run_state.read_status(project.state)).splitlines()[1:]
+    assert row.split()[:3] == ["slow", "done", "-"]
 
 
 @pytest.mark.parametrize("file", ["status.json", "log"])

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
 
@@ -85,20 +85,21 @@ def run_continuous(project: Project, master: str | None, settings: Mapping[str, 
     stopping = threading.Event()
     for number in _SIGNALS:
         signal.signal(number, lambda *_: stopping.set())
-    with run_state.running(project.state):
+    with run_state.running(project.state), _Notes(project, run_state.CONTINUOUS) as notes:
         click.echo(f"starting {project.name}", err=True)
         spark = open_spark(project, master)
         try:
-            _run(Pipeline(project, spark, settings), project, stopping)
+            _run(Pipeline(project, spark, settings), project, notes, stopping)
         finally:
             spark.stop()
 
 
-def _run(pipeline: Pipeline, project: Project, stopping: threading.Event) -> None:
+def _run(pipeline: Pipeline, project: Project, notes: _Notes, stopping: threading.Event) -> None:
     from barnabas.pipelines.definitions import told
 
-    notes = _Notes(project, run_state.CONTINUOUS)
     pipeline.on_look = lambda: notes.status(pipeline.status())
+    # Whoever reads "ready" finds the flows.
+    pipeline.on_look()
     pipeline.start()
     click.echo(f"ready {project.name}: {counted(len(pipeline.runs), 'flow')}")
     try:
@@ -125,18 +126,33 @@ def _redraw(name: str, flows: Sequence[Mapping[str, Any]]) -> None:
 
 
 class _Notes:
-    """What a run leaves for others to read: DIR/.barnabas/status.json and DIR/.barnabas/log. A disk that is full for a moment is told once, and ends nothing."""
+    """What a run leaves for others to read: DIR/.barnabas/status.json, from its start to its end, and DIR/.barnabas/log. A disk that is full for a moment is told once, and ends nothing."""
 
     def __init__(self, project: Project, runner: str) -> None:
         self._project = project
         self._runner = runner
         self._started = run_state.now()
         self._is_told = False
+        self._flows: Sequence[Mapping[str, Any]] = ()
+
+    def __enter__(self) -> Self:
+        """Say that it starts: what is there to read is of another run."""
+        self._write(run_state.STARTING)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Say that it ended, and how: of a process that does not come to this, nobody knows."""
+        is_stop = kind is None or issubclass(kind, KeyboardInterrupt)
+        self._write(run_state.STOPPED if is_stop else run_state.FAILED)
 
     def status(self, flows: Sequence[Mapping[str, Any]]) -> None:
         """Say what the flows do."""
+        self._flows = flows
+        self._write(run_state.RUNNING)
+
+    def _write(self, run: str) -> None:
         with self._forgiving():
-            run_state.write_status(self._project.state, self._project.name, self._runner, flows, self._started)  # fmt: skip
+            run_state.write_status(self._project.state, self._project.name, self._runner, self._flows, self._started, run)  # fmt: skip
 
     def log(self, text: str) -> None:
         """Add to the log."""
@@ -183,21 +199,19 @@ def run_once(project: Project, master: str | None, settings: Mapping[str, str]) 
     from barnabas.pipelines.problem import silence_traces
 
     silence_traces()
-    with run_state.running(project.state):
-        events = _Events(project)
+    with run_state.running(project.state), _Notes(project, run_state.ONCE) as notes:
+        events = _Events(notes)
         try:
             once.run(project, master or default_master(), settings, events.on_event)
         except (CannotStart, JavaMissing) as problem:
             raise Failure(str(problem)) from None
-        finally:
-            events.write()
 
 
 class _Events:
     """What Spark's runner says, as lines and as a status."""
 
-    def __init__(self, project: Project) -> None:
-        self._notes = _Notes(project, run_state.ONCE)
+    def __init__(self, notes: _Notes) -> None:
+        self._notes = notes
         self._states: dict[str, str] = {}
 
     def on_event(self, message: str) -> None:
@@ -208,14 +222,11 @@ class _Events:
             name = words[1].strip("'").rpartition(".")[2]
             state = message.partition(" is ")[2] or message.partition(" has ")[2]
             self._states[name] = state.removesuffix(".").lower()
-            self.write()
-
-    def write(self) -> None:
-        """Keep it for `barnabas pipeline status`."""
-        self._notes.status([_once_flow(*each) for each in self._states.items()])
+            self._notes.status([_once_flow(*each) for each in self._states.items()])
 
 
 def _once_flow(name: str, state: str) -> dict[str, Any]:
-    nothing = dict.fromkeys(("rows_per_second", "batch", "batch_ms", "lag", "lag_seconds", "rows", "last_error", "retry_in_seconds"))  # fmt: skip
+    """What is known of a flow: its state. Spark's runner does not say how many rows there were."""
+    nothing = dict.fromkeys(("rows_total", "rows_per_second", "batch", "batch_ms", "lag", "lag_seconds", "rows", "last_error", "retry_in_seconds"))  # fmt: skip
     is_done = state == "completed"
-    return {**nothing, "name": name, "kind": "stream", "place": "", "writes": "", "state": "done" if is_done else state, "rows_total": 0, "changes": 0, "batch_ms_last": [], "restarts": 0}  # fmt: skip
+    return {**nothing, "name": name, "kind": "stream", "place": "", "writes": "", "state": "done" if is_done else state, "changes": 0, "batch_ms_last": [], "restarts": 0}  # fmt: skip

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _HEADINGS: Final = ("FLOW", "STATE", "ROWS", "ROWS/S", "BATCH", "BATCH TIME", "LAG", "LAG TIME", "LAST BATCHES")  # fmt: skip
+_DOES: Final = {
+    "starting": "starts as process {pid}",
+    "running": "runs as process {pid}",
+    "stopped": "does not run",
+    "failed": "does not run: it ended with an error",
+    "died": "does not run: process {pid} ended without being stopped",
+}
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _BARS_SHOWN: Final = 20
 _ERROR_LINES: Final = 3
@@ -20,8 +27,7 @@ _ERROR_LINES: Final = 3
 
 def page(status: Mapping[str, Any]) -> str:
     """The whole status: a line on the run, a line for each flow, and under them what went wrong."""
-    state = f"runs as process {status['pid']}" if status["running"] else "does not run"
-    head = f"{status['pipeline']} {state} ({status['runner']}; {status['updated']})"
+    head = f"{status['pipeline']} {_DOES[status['state']].format(**status)} ({status['runner']}; {status['updated']})"
     return "\n".join([head, *flow_lines(status["flows"])])
 
 
@@ -49,7 +55,7 @@ def _cells(flow: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         flow["name"],
         flow["state"],
-        f"{flow['rows_total']:,}",
+        _number(flow["rows_total"], ",d"),
         _number(flow["rows_per_second"], ",.0f"),
         _number(flow["batch"], "d"),
         "-" if flow["batch_ms"] is None else f"{flow['batch_ms'] / 1000:.2f} s",

@@ -1,7 +1,7 @@
 """What is known of a project's run from outside: who runs it, and what it last said.
 
 Job: DIR/.barnabas/run.lock, held by the process that runs the project as long as it lives, and DIR/.barnabas/status.json, whole at any moment. Must not know Spark. A
-process that was killed holds no lock: what it left as status is then told as stopped.
+process that was killed holds no lock, and has not said that it ended: that is how it is told from one that was stopped.
 """
 
 from __future__ import annotations
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 
 CONTINUOUS: Final = "continuous"
 ONCE: Final = "once"
+#: What a run does. A process says of itself all but the last, which is told of one that is gone without a word.
+STARTING: Final = "starting"
+RUNNING: Final = "running"
+STOPPED: Final = "stopped"
+FAILED: Final = "failed"
+DIED: Final = "died"
+_ENDS: Final = (STOPPED, FAILED)
 _LOCK: Final = "run.lock"
 _STATUS: Final = "status.json"
 _POLL_S: Final = 0.1
@@ -75,12 +82,13 @@ def stop(state: Path, timeout_s: float) -> int | None:
 
 
 def write_status(
-    state: Path, name: str, runner: str, flows: Sequence[Mapping[str, Any]], started: str
-) -> None:
-    """Say what the run does."""
+    state: Path, name: str, runner: str, flows: Sequence[Mapping[str, Any]], started: str, run: str = RUNNING
+) -> None:  # fmt: skip
+    """Say what the run does, and its flows."""
     told = {
         "pipeline": name,
         "runner": runner,
+        "state": run,
         "pid": os.getpid(),
         "started": started,
         "updated": now(),
@@ -98,11 +106,23 @@ def read_status(state: Path) -> dict[str, Any] | None:
         told: dict[str, Any] = json.loads((state / _STATUS).read_text())
     except (FileNotFoundError, ValueError):
         return None
-    told["running"] = runner_of(state) is not None
-    if not told["running"]:
-        for flow in told["flows"]:
-            flow["state"] = "stopped" if flow["state"] != "done" else "done"
+    pid = runner_of(state)
+    told["running"] = pid is not None
+    told.setdefault("state", RUNNING if pid else STOPPED)  # one of before there were states
+    if pid is None:
+        _tell_end(told)
+    elif pid != told["pid"]:
+        # It has the project, and has not said anything yet: what stands there is of another process.
+        told |= {"pid": pid, "state": STARTING, "flows": []}
     return told
+
+
+def _tell_end(told: dict[str, Any]) -> None:
+    if told["state"] not in _ENDS:
+        told["state"] = DIED
+    for flow in told["flows"]:
+        if flow["state"] != "done":
+            flow["state"] = DIED if told["state"] == DIED else STOPPED
 
 
 def now() -> str:
