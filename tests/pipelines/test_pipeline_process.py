@@ -3,12 +3,15 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from cluster_kit import ROUNDS, only_in_make_chaos, wait_until
 from confluent_kafka import Consumer, Producer, TopicPartition
+from pipelines.projects import make
 from process_kit import killed_after
 from spark_kit import QUICK
 
@@ -19,6 +22,16 @@ pytest.importorskip("pyspark", reason="pyspark is not installed (extra spark)")
 
 #: Two starts of Spark on a machine with much else to do.
 TIMEOUT_S = 900
+
+
+WORDS = """
+from pyspark import pipelines as dp
+
+
+@dp.table
+def words():
+    return spark.readStream.format("rate").load()
+"""
 
 
 @pytest.fixture
@@ -111,6 +124,45 @@ def test_a_project_runs_until_it_is_stopped_from_elsewhere(tmp_path, bootstrap):
     assert {flow["state"] for flow in told["flows"]} == {"stopped"}
     assert len(values(bootstrap, "orders-large")) == 1
     assert values(bootstrap, "orders.dlq") == [b"oops"]
+
+
+@pytest.mark.timeout(3 * TIMEOUT_S)
+def test_ctrl_c_stops_a_run_that_starts_and_one_that_works_and_a_kill_is_told_from_it(tmp_path):
+    project = make(tmp_path / "words", transformations__words_py=WORDS)
+    state = project / ".barnabas"
+
+    def start():
+        run = command("pipeline", "run", project, "--master", "local[1]")
+        return subprocess.Popen(run, env=environment("127.0.0.1:1"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+
+    with start() as process, killed_after(process, TIMEOUT_S):
+        wait_until(lambda: jvm_of(process.pid), "Spark starts", TIMEOUT_S)
+        told = read_status(state)
+        assert (told["state"], told["pid"]) == ("starting", process.pid)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=TIMEOUT_S)
+        assert (out, process.returncode) == ("", 130), err
+        assert err.splitlines()[:2] == ["starting words", "stopping words"]
+    assert read_status(state)["state"] == "stopped"
+
+    with start() as process, killed_after(process, TIMEOUT_S):
+        assert process.stdout.readline() == "ready words: 1 flow\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 130, err
+        assert err.splitlines()[:2] == ["starting words", "stopping words"]
+        assert "FLOW" in out
+    assert read_status(state)["state"] == "stopped"
+
+    with start() as process, killed_after(process, TIMEOUT_S):
+        wait_until(lambda: jvm_of(process.pid), "Spark starts", TIMEOUT_S)
+        process.kill()
+    assert read_status(state)["state"] == "died"
+
+
+def jvm_of(pid):
+    """Whether this process has started another."""
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
 @only_in_make_chaos

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
-import threading
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
@@ -17,6 +15,7 @@ import click
 from barnabas.cli.failure import Failure
 from barnabas.cli.output import counted
 from barnabas.cli.pipeline_view import flow_lines, trouble
+from barnabas.cli.stop_signals import StopSignals
 from barnabas.pipelines import run_state
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from barnabas.pipelines.project import Project
 
 _LOOK_S: Final = 1.0
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def open_spark(project: Project, master: str | None, *, quick: bool = False) -> SparkSession:
@@ -79,22 +77,46 @@ def _stderr_into(file: Path) -> Iterator[None]:
 
 
 def run_continuous(project: Project, master: str | None, settings: Mapping[str, str]) -> None:
-    """Run until SIGTERM, SIGINT or SIGHUP."""
-    from barnabas.pipelines.continuous import Pipeline
-
-    stopping = threading.Event()
-    for number in _SIGNALS:
-        signal.signal(number, lambda *_: stopping.set())
-    with run_state.running(project.state), _Notes(project, run_state.CONTINUOUS) as notes:
+    """Run until SIGTERM or SIGHUP; or until Ctrl-C, which is told as KeyboardInterrupt."""
+    with (
+        StopSignals() as signals,
+        run_state.running(project.state),
+        _Notes(project, run_state.CONTINUOUS) as notes,
+    ):
         click.echo(f"starting {project.name}", err=True)
-        spark = open_spark(project, master)
+        with _telling_of_stop(project), signals.at_once():
+            spark, pipeline = _start(project, master, settings, signals)
         try:
-            _run(Pipeline(project, spark, settings), project, notes, stopping)
+            _run(pipeline, project, notes, signals)
         finally:
             spark.stop()
 
 
-def _run(pipeline: Pipeline, project: Project, notes: _Notes, stopping: threading.Event) -> None:
+@contextlib.contextmanager
+def _telling_of_stop(project: Project) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"stopping {project.name}", err=True)
+        raise
+
+
+def _start(
+    project: Project, master: str | None, settings: Mapping[str, str], signals: StopSignals
+) -> tuple[SparkSession, Pipeline]:
+    """Start Spark and resolve the project. If that is interrupted in the middle of a call to the JVM, nothing more can be asked of it: it ends with this process."""
+    from barnabas.pipelines.continuous import Pipeline
+
+    spark = open_spark(project, master)
+    signals.take()
+    try:
+        return spark, Pipeline(project, spark, settings)
+    except Exception:
+        spark.stop()
+        raise
+
+
+def _run(pipeline: Pipeline, project: Project, notes: _Notes, signals: StopSignals) -> None:
     from barnabas.pipelines.definitions import told
 
     pipeline.on_look = lambda: notes.status(pipeline.status())
@@ -105,7 +127,7 @@ def _run(pipeline: Pipeline, project: Project, notes: _Notes, stopping: threadin
     try:
         news = _News(notes)
         is_live = sys.stdout.isatty()
-        while not stopping.wait(_LOOK_S) and pipeline.broken is None:
+        while not signals.wait(_LOOK_S) and pipeline.broken is None:
             flows = pipeline.status()
             for line in news.of(flows):
                 click.echo(line, err=is_live)
@@ -191,18 +213,23 @@ class _News:
 
 
 def run_once(project: Project, master: str | None, settings: Mapping[str, str]) -> None:
-    """Run with Spark's own runner, to the end of what is there."""
-    from barnabas.pipelines import once
-    from barnabas.pipelines.java import JavaMissing
-    from barnabas.pipelines.jvm import CannotStart
-    from barnabas.pipelines.master import default_master
-    from barnabas.pipelines.problem import silence_traces
+    """Run with Spark's own runner, to the end of what is there, or until a signal as above."""
+    with (
+        StopSignals() as signals,
+        run_state.running(project.state),
+        _Notes(project, run_state.ONCE) as notes,
+        _telling_of_stop(project),
+        signals.at_once(),
+    ):
+        from barnabas.pipelines import once
+        from barnabas.pipelines.java import JavaMissing
+        from barnabas.pipelines.jvm import CannotStart
+        from barnabas.pipelines.master import default_master
+        from barnabas.pipelines.problem import silence_traces
 
-    silence_traces()
-    with run_state.running(project.state), _Notes(project, run_state.ONCE) as notes:
-        events = _Events(notes)
+        silence_traces()
         try:
-            once.run(project, master or default_master(), settings, events.on_event)
+            once.run(project, master or default_master(), settings, _Events(notes).on_event)
         except (CannotStart, JavaMissing) as problem:
             raise Failure(str(problem)) from None
 
