@@ -15,7 +15,7 @@ from pipelines.projects import make
 
 from barnabas.cli.main import cli
 from barnabas.cli.pipeline import _as_yaml
-from barnabas.cli.pipeline_run import _Events, _News, _Notes
+from barnabas.cli.pipeline_run import _Events, _News, _Notes, _once_flow
 from barnabas.cli.pipeline_view import page
 from barnabas.pipelines import run_state
 from barnabas.pipelines.problem import PipelineProblem
@@ -177,6 +177,32 @@ def test_rows_that_sparks_runner_does_not_tell_are_not_known(folder):
     events.on_event("Flow spark_catalog.default.slow is COMPLETED.")
     [_, row] = page(run_state.read_status(project.state)).splitlines()[1:]
     assert row.split()[:3] == ["slow", "done", "-"]
+
+
+def test_brokers_that_do_not_answer_are_told_of_once_and_again_when_they_do(folder):
+    project = Project.open(folder)
+    project.state.mkdir()
+    news = _News(_Notes(project, run_state.CONTINUOUS))
+
+    def told(*since):
+        flow = {"state": "running", "restarts": 0, "brokers": "here:1"}
+        flows = [{**flow, "name": f"f{index}", "brokers_silent_since": each} for index, each in enumerate(since)]  # fmt: skip
+        return list(news.of(flows))
+
+    assert told(None, None) == ["f0 is running", "f1 is running"]
+    assert told("12:00", "12:00") == ["brokers at here:1 do not answer since 12:00"]
+    assert told("12:00", "12:00") == []
+    assert told(None, None) == ["brokers at here:1 answer again"]
+    assert told(None, None) == []
+    assert (project.state / "log").read_text().count("brokers at here:1") == 2
+
+
+@pytest.mark.parametrize(("is_running", "lines"), [(True, 1), (False, 0)])
+def test_a_status_tells_of_brokers_that_do_not_answer_while_it_runs(is_running, lines):
+    told = {"pipeline": "clicks", "state": "running", "running": is_running, "pid": 1, "runner": "continuous", "updated": "12:01"}  # fmt: skip
+    flow = {**_once_flow("slow", "running"), "brokers": "here:1", "brokers_silent_since": "12:00"}
+    shown = page({**told, "flows": [flow, {**flow, "name": "fast"}]})
+    assert shown.count("\nbrokers at here:1 do not answer since 12:00\n") == lines
 
 
 @pytest.mark.parametrize("file", ["status.json", "log"])

@@ -166,6 +166,33 @@ def test_a_project_runs_until_it_is_stopped_and_outlives_what_fails(
     assert rows(pipeline.table("slow").select("user", "ms")) == [("ann", 200), ("cem", 500)]
 
 
+def test_brokers_that_go_away_and_come_back_are_told_of(project, spark, topic, tmp_path):
+    from barnabas import Broker
+    from barnabas.pipelines.continuous import Pipeline
+
+    data = str(tmp_path / "data")
+    with Broker(data_dir=data) as broker:
+        here = broker.bootstrap
+        send(here, topic, ["ann", "bob", "ann"])
+        settings = {"clicks.topic": topic, "barnabas.bootstrap.servers": here}
+        pipeline = Pipeline(project, spark, settings)
+
+        def slow(key):
+            return next(each for each in pipeline.status() if each["name"] == "slow")[key]
+
+        pipeline.start()
+        try:
+            wait_until(lambda: slow("lag") == 0, "everything is read", 240)
+            assert (slow("brokers"), slow("brokers_silent_since")) == (here, None)
+            broker.close()
+            wait_until(lambda: slow("brokers_silent_since"), "that is noticed", 240)
+            assert (slow("lag"), slow("lag_seconds")) == (None, None)
+            with Broker(data_dir=data, port=int(here.rpartition(":")[2])):
+                wait_until(lambda: not slow("brokers_silent_since"), "that is noticed, too", 240)
+        finally:
+            pipeline.stop()
+
+
 def test_everything_that_is_wrong_is_found_before_it_runs(tmp_path, spark, bootstrap, topic):
     from barnabas.pipelines.checking import check
 

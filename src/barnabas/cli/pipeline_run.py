@@ -14,7 +14,7 @@ import click
 
 from barnabas.cli.failure import Failure
 from barnabas.cli.output import counted
-from barnabas.cli.pipeline_view import flow_lines, trouble
+from barnabas.cli.pipeline_view import flow_lines, silent_brokers, trouble
 from barnabas.cli.stop_signals import StopSignals
 from barnabas.pipelines import run_state
 
@@ -144,7 +144,8 @@ def _run(pipeline: Pipeline, project: Project, notes: _Notes, signals: StopSigna
 
 def _redraw(name: str, flows: Sequence[Mapping[str, Any]]) -> None:
     click.clear()
-    click.echo("\n".join([f"{name}, until Ctrl-C", *flow_lines(flows)]))
+    silent = silent_brokers(flows).values()
+    click.echo("\n".join([f"{name}, until Ctrl-C", *silent, *flow_lines(flows)]))
 
 
 class _Notes:
@@ -192,14 +193,16 @@ class _Notes:
 
 
 class _News:
-    """Changes of flows, each told once, and kept in the log."""
+    """Changes of flows and of the brokers they read from, each told once, and kept in the log."""
 
     def __init__(self, notes: _Notes) -> None:
         self._notes = notes
         self._known: dict[str, tuple[str, int]] = {}
+        self._silent: dict[str, str] = {}
 
     def of(self, flows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """Give a line for each flow that runs, or has failed, since the last look."""
+        """Give a line for each flow that runs, or has failed, since the last look, and for brokers that went or came back."""
+        yield from self._of_brokers(silent_brokers(flows))
         for flow in flows:
             now = (flow["state"], flow["restarts"])
             if self._known.get(flow["name"], ("waiting", 0)) != now:
@@ -210,6 +213,14 @@ class _News:
                     more = f"\n{flow['last_error']}"
                 self._notes.log(line + more)
                 yield line
+
+    def _of_brokers(self, silent: dict[str, str]) -> Iterator[str]:
+        lines = [line for brokers, line in silent.items() if brokers not in self._silent]
+        lines += [f"brokers at {brokers} answer again" for brokers in self._silent if brokers not in silent]  # fmt: skip
+        self._silent = silent
+        for line in lines:
+            self._notes.log(line)
+            yield line
 
 
 def run_once(project: Project, master: str | None, settings: Mapping[str, str]) -> None:

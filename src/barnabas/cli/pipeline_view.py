@@ -28,7 +28,14 @@ _ERROR_LINES: Final = 3
 def page(status: Mapping[str, Any]) -> str:
     """The whole status: a line on the run, a line for each flow, and under them what went wrong."""
     head = f"{status['pipeline']} {_DOES[status['state']].format(**status)} ({status['runner']}; {status['updated']})"
-    return "\n".join([head, *flow_lines(status["flows"])])
+    silent = silent_brokers(status["flows"]) if status["running"] else {}
+    return "\n".join([head, *silent.values(), *flow_lines(status["flows"])])
+
+
+def silent_brokers(flows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What to say of brokers that do not answer, by their address."""
+    since = {flow["brokers"]: flow["brokers_silent_since"] for flow in flows if flow.get("brokers_silent_since")}  # fmt: skip
+    return {each: f"brokers at {each} do not answer since {since[each]}" for each in since}
 
 
 def flow_lines(flows: Sequence[Mapping[str, Any]]) -> list[str]:

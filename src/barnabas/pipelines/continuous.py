@@ -22,8 +22,10 @@ from barnabas.pipelines.graph import waves
 from barnabas.pipelines.intervals import REFRESH_SETTING, check_interval, refresh_seconds
 from barnabas.pipelines.lag import LagMeter
 from barnabas.pipelines.problem import PipelineProblem
+from barnabas.pipelines.progress import Lag
 from barnabas.pipelines.project import Project, line_of
 from barnabas.pipelines.resolution import Resolver
+from barnabas.pipelines.run_state import now
 from barnabas.pipelines.stored_tables import StoredTables, quoted
 from barnabas.pipelines.supervision import FAILING
 from barnabas.pipelines.surroundings import in_this_thread
@@ -73,6 +75,8 @@ class Pipeline:
         self._refresh_s = refresh_seconds(self.spark.conf.get(REFRESH_SETTING, None))
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
+        self._silent_since: dict[str, str] = {}
+        """When brokers were first asked in vain, by their address; those that answer are not in it."""
         self.broken: Exception | None = None
         """What ended everything, if it was not `stop`."""
         self.on_look: Callable[[], object] = lambda: None
@@ -104,8 +108,8 @@ class Pipeline:
             if isinstance(run, StreamRun) and run.writes_topics
         ]
         wanted = self.spark.conf.get(_FILE_TASKS, None) or self.spark.conf.get(_LEAF_TASKS, None)
-        now = int(wanted or self.spark.sparkContext.defaultParallelism)
-        self.spark.conf.set(_FILE_TASKS, str(self._tables.file_tasks(flows, now)))
+        tasks = int(wanted or self.spark.sparkContext.defaultParallelism)
+        self.spark.conf.set(_FILE_TASKS, str(self._tables.file_tasks(flows, tasks)))
 
     def table(self, name: str) -> DataFrame:
         """Read a table of the project as it is now."""
@@ -205,11 +209,21 @@ class Pipeline:
         return _LOOK_S
 
     def _measure(self) -> float:
+        silent = set()
         for run in self.runs:
             last = run.shown.last
-            if last is not None and run.work.client and not self._stop.is_set():
-                with contextlib.suppress(SettingError):
-                    run.shown.measured = LagMeter(run.work.client).measure(last.end)
+            if last is None or not last.end or not run.work.client or self._stop.is_set():
+                continue
+            brokers, asked = _brokers(run), now()
+            with contextlib.suppress(SettingError):
+                # Who has waited for them in vain does not do so again for each flow.
+                lag = Lag(answered=False) if brokers in silent else LagMeter(run.work.client).measure(last.end)  # fmt: skip
+                run.shown.measured = lag
+                if lag.answered:
+                    self._silent_since.pop(brokers, None)
+                else:
+                    silent.add(brokers)
+                    self._silent_since.setdefault(brokers, asked)
         return _LAG_S
 
     def _refresh_due(self) -> float:
@@ -238,12 +252,15 @@ class Pipeline:
 
     def status(self) -> list[dict[str, Any]]:
         """Say what each step does, under names that stay."""
-        now = time.monotonic()
-        return [run_status(run, now) for run in self.runs]
+        moment = time.monotonic()
+        return [
+            {**run_status(run, moment), "brokers": _brokers(run) or None, "brokers_silent_since": self._silent_since.get(_brokers(run))}
+            for run in self.runs
+        ]  # fmt: skip
 
 
-def run_status(run: StreamRun | ViewRun, now: float) -> dict[str, Any]:
-    """Say what one step does."""
+def run_status(run: StreamRun | ViewRun, moment: float) -> dict[str, Any]:
+    """Say what one step does at this moment of the clock that only goes on."""
     life = run.life
     summary = {key: value for key, value in run.shown.summary().items() if key not in {"id", "name", "state", "offsets"}}  # fmt: skip
     return {
@@ -258,8 +275,13 @@ def run_status(run: StreamRun | ViewRun, now: float) -> dict[str, Any]:
         "batch_ms_last": [batch.duration_ms for batch in run.shown.batches],
         "restarts": life.restarts,
         "last_error": life.last_error,
-        "retry_in_seconds": max(0.0, life.retry_at - now) if life.state == FAILING else None,
+        "retry_in_seconds": max(0.0, life.retry_at - moment) if life.state == FAILING else None,
     }
+
+
+def _brokers(run: StreamRun | ViewRun) -> str:
+    """Where it reads topics; nothing if it reads none."""
+    return run.work.client.get("bootstrap.servers", "")
 
 
 def _try(run: StreamRun | ViewRun, what: Callable[[], object]) -> bool:
