@@ -16,7 +16,7 @@ from pipelines.projects import make
 from barnabas.cli.main import cli
 from barnabas.cli.pipeline import _as_yaml
 from barnabas.cli.pipeline_run import _Events, _News, _Notes, _once_flow
-from barnabas.cli.pipeline_view import page
+from barnabas.cli.pipeline_view import flow_lines, page
 from barnabas.pipelines import run_state
 from barnabas.pipelines.problem import PipelineProblem
 from barnabas.pipelines.project import Project
@@ -203,6 +203,28 @@ def test_a_status_tells_of_brokers_that_do_not_answer_while_it_runs(is_running, 
     flow = {**_once_flow("slow", "running"), "brokers": "here:1", "brokers_silent_since": "12:00"}
     shown = page({**told, "flows": [flow, {**flow, "name": "fast"}]})
     assert shown.count("\nbrokers at here:1 do not answer since 12:00\n") == lines
+
+
+FROM_WORKER = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker: barnabas.pipelines.problem.PipelineProblem: there is no topic 'xout'; create it first
+SQLSTATE: 38000"""
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (FROM_WORKER, "there is no topic 'xout'; create it first"),
+        (f"Job aborted: {FROM_WORKER.replace(chr(10), ' ')}\n\tat org.apache", "there is no topic 'xout'; create it first"),
+        ("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012", "[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012"),
+    ],
+)  # fmt: skip
+def test_a_sentence_of_ours_is_shown_without_what_spark_puts_around_it(folder, error, shown):
+    project = Project.open(folder)
+    project.state.mkdir()
+    flow = {**_once_flow("slow", "failing"), "restarts": 1, "last_error": error}
+    assert flow_lines([flow])[-2:] == ["\nslow (), failed 1 time:", f"  {shown}"]
+    [line] = _News(_Notes(project, run_state.CONTINUOUS)).of([flow])
+    assert line == f"slow is failing: failed 1 time: {shown}"
+    assert error in (project.state / "log").read_text()
 
 
 @pytest.mark.parametrize("file", ["status.json", "log"])

@@ -14,7 +14,7 @@ import click
 
 from barnabas.cli.failure import Failure
 from barnabas.cli.output import counted
-from barnabas.cli.pipeline_view import flow_lines, silent_brokers, trouble
+from barnabas.cli.pipeline_view import error_lines, flow_lines, silent_brokers, trouble
 from barnabas.cli.stop_signals import StopSignals
 from barnabas.pipelines import run_state
 
@@ -209,7 +209,7 @@ class _News:
                 self._known[flow["name"]] = now
                 line, more = f"{flow['name']} is {flow['state']}", ""
                 if flow["state"] == "failing":
-                    line += f": {trouble(flow)}: {flow['last_error'].splitlines()[0]}"
+                    line += f": {trouble(flow)}: {error_lines(flow)[0]}"
                     more = f"\n{flow['last_error']}"
                 self._notes.log(line + more)
                 yield line

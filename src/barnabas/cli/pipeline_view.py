@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.output import counted, table
+from barnabas.pipelines.problem import sentence_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,8 +45,13 @@ def flow_lines(flows: Sequence[Mapping[str, Any]]) -> list[str]:
     for flow in flows:
         if flow["last_error"]:
             lines.append(f"\n{flow['name']} ({flow['place']}), {trouble(flow)}:")
-            lines += [f"  {line}" for line in flow["last_error"].splitlines()[:_ERROR_LINES]]
+            lines += [f"  {line}" for line in error_lines(flow)[:_ERROR_LINES]]
     return lines
+
+
+def error_lines(flow: Mapping[str, Any]) -> list[str]:
+    """What a person is to read of its last error, without the words that Spark puts around a sentence of ours."""
+    return sentence_in(flow["last_error"]).splitlines()
 
 
 def trouble(flow: Mapping[str, Any]) -> str:

@@ -95,7 +95,7 @@ def told(problem: BaseException) -> str:
     if isinstance(problem, Py4JJavaError):
         text = str(problem.java_exception.getMessage())
     text = text.partition("\n\nJVM stacktrace")[0].partition(";\n")[0].strip()
-    if isinstance(problem, PySparkException | Py4JJavaError):
+    if isinstance(problem, PySparkException | Py4JJavaError | PipelineProblem):
         return text
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 

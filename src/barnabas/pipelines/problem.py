@@ -1,13 +1,14 @@
 """How a pipeline tells a person what went wrong: one sentence, and no stack of frames.
 
-Job: the error of this package, and the edge where errors of a client become one. Must not know what was being done.
+Job: the error of this package, the edge where errors of a client become one, and the way back out of Spark's words. Must not know what was being done.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.client.errors import ClientError, Unreachable
 
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
 
 class PipelineProblem(ValueError):
     """Something that a person has to change; the sentence says what."""
+
+
+#: How Spark tells of one that a Python worker has raised, after words of its own and before a code of SQL.
+_FROM_WORKER: Final = re.compile(
+    r"barnabas\.pipelines\.problem\.PipelineProblem: (.+?)(?:\s*SQLSTATE: \w+)?\s*$", re.M
+)
+
+
+def sentence_in(text: str) -> str:
+    """Give the sentence of a PipelineProblem out of what Spark made of it; the text as it is if there is none in it."""
+    found = _FROM_WORKER.search(text)
+    return found[1] if found else text
 
 
 @contextmanager
