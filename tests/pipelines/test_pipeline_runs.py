@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 from cluster_kit import wait_until
@@ -191,6 +192,34 @@ def test_brokers_that_go_away_and_come_back_are_told_of(project, spark, topic, t
                 wait_until(lambda: not slow("brokers_silent_since"), "that is noticed, too", 240)
         finally:
             pipeline.stop()
+
+
+def test_a_damaged_checkpoint_is_told_with_what_to_remove_and_that_helps(project, spark, bootstrap, topic):  # fmt: skip
+    from barnabas.pipelines.continuous import Pipeline
+    from barnabas.pipelines.problem import PipelineProblem
+
+    def run():
+        pipeline = Pipeline(project, spark, {"clicks.topic": topic})
+        pipeline.run_available()
+        return rows(pipeline.table("slow").select("user", "ms"))
+
+    send(bootstrap, topic, ["ann", "bob", "ann"])
+    assert run() == [("ann", 200)]
+    state = project / ".barnabas/continuous"
+    for flow, places in (
+        ("slow", (state / "checkpoints/slow", state / "tables/slow")),
+        ("send_slow", (state / "checkpoints/send_slow",)),
+    ):
+        damaged = state / "checkpoints" / flow / "offsets/0"
+        damaged.write_text("oops")
+        with pytest.raises(PipelineProblem) as caught:
+            run()
+        told = str(caught.value)
+        assert f"{flow!r} failed: the checkpoint is damaged (Failed to read log file " in told
+        assert f"remove {' and '.join(map(str, places))}" in told
+        for place in places:
+            shutil.rmtree(place)
+        assert run() == [("ann", 200)]
 
 
 def test_everything_that_is_wrong_is_found_before_it_runs(tmp_path, spark, bootstrap, topic):

@@ -7,6 +7,7 @@ but by `run_to_end`.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import PySparkException
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 NO_DATA_BATCHES: Final = "spark.sql.streaming.noDataMicroBatches.enabled"
 #: Lets Spark put tasks after a shuffle together, by their sizes and the number of cores.
 _TASKS_BY_SIZE: Final = "spark.sql.adaptive.streaming.stateless.enabled"
+
+#: How Spark begins when a file in which it notes batches is not what it wrote.
+_UNREADABLE: Final = "Failed to read log file "
 
 
 class StreamRun:
@@ -142,7 +146,7 @@ class StreamRun:
             problem = query.exception()
             self._query = None
             if problem is not None:
-                self.life.on_failed(_cause(told(problem)), now)
+                self.life.on_failed(self._advised(_cause(told(problem))), now)
             else:
                 self.life.on_ended()
 
@@ -174,11 +178,21 @@ class StreamRun:
         try:
             query.awaitTermination()
         except PySparkException as problem:
-            raise PipelineProblem(f"{self.work.step.place}: {self.work.step.name!r} failed: {_cause(told(problem))}") from problem  # fmt: skip
+            raise PipelineProblem(f"{self.work.step.place}: {self.work.step.name!r} failed: {self._advised(_cause(told(problem)))}") from problem  # fmt: skip
         finally:
             self._take_progress(query)
             self._query = None
         self.life.on_ended()
+
+    def _advised(self, error: str) -> str:
+        """Say what to do about a checkpoint that is damaged, which trying again does not mend. The file sink passes over batches whose numbers its table has, so the table goes with the checkpoint."""
+        checkpoint, output = _plain(self._checkpoint), self.work.output
+        if not error.startswith(_UNREADABLE) or f"{checkpoint}/" not in _plain(error):
+            return error
+        table = _plain(self._tables.location(output.name)) if isinstance(output, Table) else ""
+        places = f"{checkpoint} and {table}, both" if table else checkpoint
+        outcome = "its table is made again from what its sources still have, and who reads the table gets everything again" if table else "what it has written already comes out a second time"  # fmt: skip
+        return f"the checkpoint is damaged ({error}): to begin anew from startingOffsets stop the pipeline and remove {places}; {outcome}"
 
     def stop(self) -> None:
         """Stop the query; what was not finished is done again at the next start."""
@@ -214,6 +228,11 @@ class ViewRun:
         assert isinstance(self.work.output, Table)
         self._tables.replace(self.work.output, self._resolver.frame(self.work))
         self.changes += 1
+
+
+def _plain(text: str) -> str:
+    """Write local files in one way: Spark has one slash where we have three."""
+    return re.sub(r"file:/+", "/", text)
 
 
 def _cause(text: str) -> str:
