@@ -271,7 +271,7 @@ def _project_rows(root: Path, problems: list[str]) -> list[dict[str, Any]]:
             problems.append(f"{folder}: {problem}")
             continue
         told = read_status(folder / STATE) or {"running": False, "updated": None, "flows": []}
-        state = "running" if told["running"] else "stopped" if told["updated"] else "never run"
+        state = told["state"] if told["updated"] else "never run"
         rows.append({"project": name, "folder": str(folder), "state": state, "flows": len(told["flows"]), "updated": told["updated"]})  # fmt: skip
     return rows
 
