@@ -87,10 +87,10 @@ def test_from_visits_to_suggestions(project, here, spark):
         assert all(scores[each] <= similar[-1]["score"] + 1e-5 for each in left_out)
     assert letters(here, "shop-visits.dlq") == {
         b"{no JSON": "is no JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
-        b'{"customer":"x","product":"a"}': "'at' is missing",
+        b'{"customer": "x", "product": "a"}': "'at' is missing",
     }
     assert letters(here, "shop-pairs.dlq") == {
-        b'{"product":"a","other":"b"}': "'weight' is missing"
+        b'{"product": "a", "other": "b"}': "'weight' is missing"
     }
     check_look_up(here, found)
 
