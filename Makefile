@@ -78,8 +78,8 @@ chaos: $(SPARK_STAMP) ## kill -9, full disks, hostile clients, broken clusters: 
 demo: $(SPARK_STAMP) ## A broker, generators and two pipelines, live, in two minutes: SECONDS=60
 	@$(BIN)/python tools/demo.py $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
 
-bench: $(SPARK_STAMP) ## Against Apache Kafka, 10 minutes: FULL=1, ONLY=w4,w3, QUIET=1, PROFILE=1
-	$(BIN)/python -m bench $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) $(if $(QUIET),--quiet) $(if $(PROFILE),--profile) $(ARGS)
+bench: $(SPARK_STAMP) ## Against Apache Kafka, 10 minutes: FULL=1, ONLY=w4,w3, QUIET=30, PROFILE=1
+	$(BIN)/python -m bench $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) $(if $(QUIET),--quiet $(QUIET)) $(if $(PROFILE),--profile) $(ARGS)
 
 compiled: $(STAMP) ## Compile the busiest modules; COMPILED=1 then runs them: make up, unit, test, bench
 	$(BIN)/python tools/compile.py

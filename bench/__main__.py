@@ -12,7 +12,7 @@ from bench import build, history, machine, plots, report, sizing
 from bench.admin import BrokerFailed
 from bench.brokers import class_path
 from bench.figures import BARNABAS, KAFKA
-from bench.plan import FULL, PATIENCE_S, SHORT, TINY, Bench, Outcome, Scale, Step, run_all
+from bench.plan import FULL, SHORT, TINY, Bench, Outcome, Scale, Step, run_all
 from bench.profiling import Profiler
 from bench.progress import Progress, clock
 from bench.workloads import TITLES, all_steps, chosen
@@ -25,13 +25,15 @@ from bench.workloads import TITLES, all_steps, chosen
 )
 @click.option(
     "--quiet",
-    is_flag=True,
-    help="Wait for a quiet host; take again what it disturbed, up to half an hour.",
+    type=click.FloatRange(min=0),
+    default=0,
+    metavar="MINUTES",
+    help="Wait for a quiet host and take again what it disturbed, for so long at most.",
 )
 @click.option("--only", default="", metavar="W4,W3", help="Only these workloads.")
 @click.option("--profile", is_flag=True, help="Flame graphs of Barnabas instead of figures.")
 @click.option("--native", is_flag=True, help="With --profile: show C frames too.")
-def main(*, full: bool, tiny: bool, quiet: bool, only: str, profile: bool, native: bool) -> None:
+def main(*, full: bool, tiny: bool, quiet: float, only: str, profile: bool, native: bool) -> None:
     """Measure Barnabas against Apache Kafka with the same clients, and print the ratios."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(143))
@@ -39,7 +41,7 @@ def main(*, full: bool, tiny: bool, quiet: bool, only: str, profile: bool, nativ
     scale = FULL if full else TINY if tiny else SHORT
     names = wanted(only)
     if quiet:
-        scale = scale._replace(patience_s=PATIENCE_S, limit_s=scale.limit_s + PATIENCE_S)
+        scale = scale._replace(patience_s=60 * quiet, limit_s=scale.limit_s + 60 * quiet)
     if names:  # who asks for some of them wants these whole, however long they take
         scale = scale._replace(limit_s=FULL.limit_s)
     steps = chosen(all_steps(scale.seconds, full=full, only=names), names)

@@ -67,8 +67,6 @@ class Scale(NamedTuple):
 SHORT = Scale("short", 3, 1.5, 200_000, 400_000, 20, 540, 6)
 FULL = Scale("full", 3, 20, 2_000_000, 4_000_000, 60, 6 * 3600, 30)
 TINY = Scale("tiny", 1, 0.3, 5_000, 10_000, 0.3, 600, 1)
-#: What a run that waits for a quiet host may wait for it, and take again.
-PATIENCE_S = 1800
 
 
 class Connected(NamedTuple):
