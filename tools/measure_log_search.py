@@ -81,9 +81,21 @@ def main() -> None:
             shown = f"{query}{f' --since {hours}h' if hours else ''}"
             print(f"  {statistics.median(times):7.1f} ms  {found.total:9,} found  {shown}")
         command = [sys.executable, "-m", "barnabas", "logs", "search", QUERIES[0][0], "--since", "1h", "--index", folder]  # fmt: skip
+        for shown, started in (
+            ("the whole command", command),
+            ("Python with click alone", [sys.executable, "-c", "import click"]),
+        ):
+            print(f"  {statistics.median(_starts(started)):7.1f} ms  {shown}")
+
+
+def _starts(command: list[str]) -> list[float]:
+    """Milliseconds of each of several starts."""
+    times = []
+    for _ in range(21):
         began = time.perf_counter()
         subprocess.run(command, check=True, capture_output=True)
-        print(f"  {(time.perf_counter() - began) * 1000:7.1f} ms  the whole command")
+        times.append((time.perf_counter() - began) * 1000)
+    return times
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.connection import setting
 from barnabas.cli.failure import Failure
+from barnabas.cli.options import setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

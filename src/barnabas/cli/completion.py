@@ -11,7 +11,8 @@ import os
 import click
 from click.shell_completion import get_completion_class
 
-from barnabas.cli.connection import ClientOptions, connect
+from barnabas.cli.connection import connect
+from barnabas.cli.options import ClientOptions
 
 _COMPLETION_TIMEOUT_S = 1.0
 _SHELLS = ("bash", "zsh", "fish")

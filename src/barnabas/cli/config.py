@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.completion import topic_names
-from barnabas.cli.connection import connected, setting
+from barnabas.cli.connection import connected
 from barnabas.cli.failure import Failure, nearest
+from barnabas.cli.options import setting
 from barnabas.cli.output import emit, meaning, table
 from barnabas.cli.settings import (
     BROKER,

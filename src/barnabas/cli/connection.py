@@ -1,8 +1,7 @@
 """How a command reaches a broker: which address, with which settings, and what if nobody answers.
 
 One job: from the options, the environment and the profiles file to confluent-kafka clients that
-keep quiet on stderr. Must not know any command. Every command imports this, also those that reach no
-broker: what only a connection needs is imported when there is one.
+keep quiet on stderr. Must not know any command.
 
 Address, first that is given: --bootstrap, --profile, -X bootstrap.servers, BARNABAS_BOOTSTRAP,
 BARNABAS_PROFILE, the file's `default` profile, 127.0.0.1:9092. Client settings: those of the
@@ -15,7 +14,6 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,106 +21,30 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from barnabas.cli.failure import Failure, failure, nearest, reason
-from barnabas.cli.output import FORMATS, duration
+from barnabas.cli.options import (
+    DEFAULT_BOOTSTRAP,
+    DEFAULT_TIMEOUT_S,
+    ClientOptions,
+    add_options,
+    before_the_noun,
+)
+from barnabas.cli.output import duration
 
 if TYPE_CHECKING:
     import logging
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
     from confluent_kafka import Consumer, KafkaError, Producer
     from confluent_kafka.admin import AdminClient
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+    from barnabas.cli.options import Command
+
 DEFAULT_PORT = 9092
-DEFAULT_TIMEOUT_S = 10.0
 CLIENT_ID = "barnabas-cli"
-_OBJ_KEY = "client_options"
 _BOOTSTRAP_SETTINGS = ("bootstrap.servers", "metadata.broker.list")
 
-Command = Callable[..., Any]
 Result = TypeVar("Result")
-
-
-# -- options ---------------------------------------------------------------------------------
-
-
-def setting(
-    _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
-) -> dict[str, str]:
-    """Click callback: `name=value` options as a dict."""
-    pairs = {}
-    for text in values:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"'{text}' is not name=value")
-        pairs[name] = value
-    return pairs
-
-
-_OPTIONS = (
-    click.option(
-        "--bootstrap",
-        metavar="HOST:PORT",
-        help=f"Broker to ask first; several with commas. [env BARNABAS_BOOTSTRAP; default {DEFAULT_BOOTSTRAP}]",
-    ),
-    click.option("--profile", metavar="NAME", help="Profile of ~/.config/barnabas/profiles.toml."),
-    click.option(
-        "-X",
-        "settings",
-        multiple=True,
-        metavar="NAME=VALUE",
-        callback=setting,
-        help="Client setting of librdkafka, as in kcat. Repeat.",
-    ),
-    click.option(
-        "--timeout",
-        type=click.FloatRange(min=0.01),
-        metavar="SECONDS",
-        help=f"How long to wait for an answer. [default {DEFAULT_TIMEOUT_S:g}]",
-    ),
-    click.option("-o", "--output", type=click.Choice(FORMATS), help="Output. [default table]"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ClientOptions:
-    """The options as typed in one place of the command line; None is `not typed`."""
-
-    bootstrap: str | None = None
-    profile: str | None = None
-    settings: Mapping[str, str] = field(default_factory=dict)
-    timeout: float | None = None
-    output: str | None = None
-
-    def over(self, outer: ClientOptions) -> ClientOptions:
-        """These options, and those of `outer` where these say nothing.
-
-        An address chosen here, by --bootstrap or --profile, hides the outer profile or address.
-        """
-        chosen = self.bootstrap or self.profile
-        return ClientOptions(
-            self.bootstrap or (None if chosen else outer.bootstrap),
-            self.profile or outer.profile,
-            {**outer.settings, **self.settings},
-            self.timeout or outer.timeout,
-            self.output or outer.output,
-        )
-
-
-def add_options(command: Command) -> Command:
-    """Give a command or group the connection options."""
-    return functools.reduce(lambda inner, option: option(inner), reversed(_OPTIONS), command)
-
-
-def remember(ctx: click.Context, options: ClientOptions) -> None:
-    """Keep the options typed before the noun for the command that follows."""
-    ctx.ensure_object(dict)[_OBJ_KEY] = options
-
-
-def typed_output(ctx: click.Context) -> str | None:
-    """The -o typed before the noun, for commands without a connection."""
-    options: ClientOptions = ctx.ensure_object(dict).get(_OBJ_KEY, ClientOptions())
-    return options.output
 
 
 def connected(command: Command) -> Command:
@@ -132,10 +54,8 @@ def connected(command: Command) -> Command:
     @click.pass_context
     @functools.wraps(command)
     def run(ctx: click.Context, /, **values: Any) -> Any:  # noqa: ANN401 - click's own values
-        names = ClientOptions.__dataclass_fields__
-        options = ClientOptions(**{name: values.pop(name) for name in names})
-        with_outer = options.over(ctx.ensure_object(dict).get(_OBJ_KEY, ClientOptions()))
-        connection = connect(with_outer, os.environ)
+        options = ClientOptions(**{name: values.pop(name) for name in ClientOptions._fields})
+        connection = connect(options.over(before_the_noun(ctx)), os.environ)
         require_confluent_kafka()
         return command(connection, **values)
 

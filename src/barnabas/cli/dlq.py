@@ -13,9 +13,9 @@ import click
 from barnabas.cli.connection import connected
 from barnabas.cli.dead_letters import Letters, Wanted, newest_of
 from barnabas.cli.failure import Failure
+from barnabas.cli.moment import moment_ms
 from barnabas.cli.outlook import moment
 from barnabas.cli.output import counted, emit, table
-from barnabas.cli.position import moment_ms
 from barnabas.cli.printable import printable
 from barnabas.cli.record import bytes_to_json
 from barnabas.cli.redrive import Redrive, looked_at, plan

@@ -7,7 +7,6 @@ wrong (click's UsageError), 0 otherwise.
 
 from __future__ import annotations
 
-import difflib
 from typing import IO, TYPE_CHECKING, Any
 
 import click
@@ -88,5 +87,7 @@ def failure(subject: str, error: KafkaError) -> Failure:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """A hint at the known name that looks most like `name`."""
+    import difflib
+
     close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]}?" if close else None

@@ -6,17 +6,15 @@ so everything that is shown is made fit for a terminal first.
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from barnabas.cli.failure import Failure
+from barnabas.cli.moment import moment_ms
 from barnabas.cli.output import counted
-from barnabas.cli.position import moment_ms
 from barnabas.cli.printable import printable
 
 if TYPE_CHECKING:
@@ -84,10 +82,15 @@ def search(
     Words are looked for in message, stack and source, and all must be there; OR and brackets as usual, "two words" stand together, message:/begin.*/ is a
     pattern of words. Fields: level, source, host, app, format, message, stack, place, details.NAME.
     """
-    if importlib.util.find_spec("tantivy") is None:
-        raise Failure("the library for searching is missing", "pip install 'barnabas[pipelines]'")
     from barnabas.pipelines.problem import PipelineProblem
-    from barnabas.pipelines.search.finding import LogIndex
+
+    try:
+        from barnabas.pipelines.search.finding import LogIndex
+    except ModuleNotFoundError as missing:
+        if missing.name != "tantivy":
+            raise
+        hint = "pip install 'barnabas[pipelines]'"
+        raise Failure("the library for searching is missing", hint) from None
 
     try:
         found = LogIndex(folder).search(query, since_ms=since, until_ms=until, limit=limit)
@@ -107,8 +110,9 @@ def _summary(shown: int, total: int) -> str:
 
 def _json(event: Event) -> str:
     # Escaped, so that it is fit for a terminal as well; programs read the same text from it.
-    values: dict[str, Any] = event.as_json()
-    return json.dumps(values)
+    import json
+
+    return json.dumps(event.as_json())
 
 
 def _shown(event: Event) -> str:

@@ -8,6 +8,7 @@ traceback.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from barnabas import __version__
-from barnabas.cli.connection import ClientOptions, add_options, remember
+from barnabas.cli.options import ClientOptions, add_options, remember
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -162,6 +163,7 @@ def _finish(code: int) -> int:
     except BrokenPipeError:
         # What is still buffered has nowhere to go; the interpreter must not try again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    gc.freeze()  # what is left goes with the process: looking through it twice took 7 ms of a command's 65
     return code
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.connection import typed_output
 from barnabas.cli.failure import Failure
+from barnabas.cli.options import typed_output
 from barnabas.cli.output import FORMATS
 from barnabas.runtime.directory_lock import DirectoryInUse, DirectoryLock, lock_directory
 

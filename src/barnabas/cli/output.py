@@ -6,7 +6,6 @@ are documented in docs/cli.md and stay as they are.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,6 +37,8 @@ def emit(data: Any, output: str) -> None:  # noqa: ANN401 - any JSON-like value
     if output == "yaml":
         click.echo(to_yaml(data), nl=False)
     else:
+        import json
+
         click.echo(json.dumps(data, indent=2, ensure_ascii=False))
 
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.connection import ClientOptions, setting
 from barnabas.cli.failure import Failure, nearest
+from barnabas.cli.options import ClientOptions, setting
 from barnabas.cli.output import FORMATS, counted, emit, table
 from barnabas.cli.pipeline_view import page
 from barnabas.cli.printable import printable

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.connection import Connection, connected, setting
+from barnabas.cli.connection import Connection, connected
 from barnabas.cli.failure import Failure
+from barnabas.cli.options import setting
 from barnabas.cli.output import emit
 
 if TYPE_CHECKING:

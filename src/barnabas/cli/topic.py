@@ -22,9 +22,10 @@ from barnabas.cli.cluster_view import (
 )
 from barnabas.cli.completion import topic_names
 from barnabas.cli.config import report_changes
-from barnabas.cli.connection import admin_api, connected, setting, wait_until
+from barnabas.cli.connection import admin_api, connected, wait_until
 from barnabas.cli.failure import Failure, failure, hint_for, reason
 from barnabas.cli.moving import resize
+from barnabas.cli.options import setting
 from barnabas.cli.outlook import storage_page
 from barnabas.cli.output import emit, table
 from barnabas.cli.settings import (

@@ -18,8 +18,8 @@ import click
 from barnabas.cli.completion import topic_names
 from barnabas.cli.connection import connected
 from barnabas.cli.failure import Failure
+from barnabas.cli.moment import duration_ms
 from barnabas.cli.output import counted, emit, table
-from barnabas.cli.position import duration_ms
 from barnabas.cli.printable import printable
 from barnabas.cli.txn_view import ONGOING, STATES, TransactionView
 from barnabas.client.errors import ClientError, Refused

@@ -10,8 +10,6 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from barnabas.client.errors import ClientError, Unreachable
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -39,6 +37,10 @@ def one_sentence() -> Iterator[None]:
     Spark sends the text of an exception from a Python worker to the driver, with the traceback unless it is told otherwise. A worker
     that raised ends (pyspark.worker, pyspark.sql.worker.utils), so what is told here concerns this error only.
     """
+    from barnabas.client.errors import (
+        ClientError,  # later: searching logs says sentences, too, and needs no client
+    )
+
     try:
         yield
     except (ClientError, PipelineProblem) as problem:
@@ -48,6 +50,8 @@ def one_sentence() -> Iterator[None]:
 
 
 def _advised(problem: Exception) -> str:
+    from barnabas.client.errors import Unreachable
+
     if isinstance(problem, Unreachable):
         return f"no broker answers ({problem}): check kafka.bootstrap.servers, and that brokers run there"
     return str(problem)

@@ -3,8 +3,9 @@ import socket
 import click
 import pytest
 
-from barnabas.cli.connection import ClientOptions, connect, parse_bootstrap
+from barnabas.cli.connection import connect, parse_bootstrap
 from barnabas.cli.failure import Failure
+from barnabas.cli.options import ClientOptions
 
 FILE = """
 default = "laptop"

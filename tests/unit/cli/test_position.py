@@ -8,9 +8,7 @@ from barnabas.cli.position import (
     Beginning,
     End,
     Since,
-    moment_ms,
     parse_position,
-    relative_ms,
     resolve,
 )
 
@@ -50,29 +48,6 @@ def test_a_time_without_a_zone_is_local_time():
 def test_anything_else_is_refused_with_what_is_allowed(text):
     with pytest.raises(ValueError, match="allowed: beginning, end"):
         parse_position(text, NOW_MS)
-
-
-def test_a_time_is_a_position_of_that_kind():
-    assert moment_ms("1h", NOW_MS) == NOW_MS - 3_600_000
-    assert moment_ms("@1731700000000", NOW_MS) == 1_731_700_000_000
-    assert moment_ms("1970-01-02T00:00:00Z", NOW_MS) == 86_400_000
-
-
-@pytest.mark.parametrize("text", ["", "bogus", "beginning", "end", "42", "-10", "2026-13-01"])
-def test_what_is_no_time_is_refused_and_only_times_are_offered(text):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole text is compared
-        moment_ms(text, NOW_MS)
-    assert str(caught.value) == f"'{text}' is no time; allowed: 1h, 30m, 2d, @1731700000000 or 2026-11-15T10:00"  # fmt: skip
-
-
-@pytest.mark.parametrize("text", ["0001-01-01", "9999-12-31T23:59-12:00"])
-def test_a_date_at_the_end_of_the_calendar_is_no_traceback(text):
-    with pytest.raises(ValueError, match="allowed: 1h"):
-        moment_ms(text, NOW_MS)
-
-
-def test_units_add_up():
-    assert relative_ms("1w1d1h1m1s1ms") == 604_800_000 + 86_400_000 + 3_600_000 + 60_000 + 1_001
 
 
 @pytest.mark.parametrize(

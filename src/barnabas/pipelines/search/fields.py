@@ -8,8 +8,7 @@ the two cannot differ after a crash.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tantivy import Document, SchemaBuilder
 
@@ -30,13 +29,12 @@ BATCH: Final = "batch_"
 TEXT_CHARS_MAX: Final = 32 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One event as it is found."""
 
     time_ms: int
     texts: Mapping[str, str]
-    details: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
         """All of it, under stable keys."""

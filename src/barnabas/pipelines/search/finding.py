@@ -8,8 +8,7 @@ Invariants: marks are never found; a query that is wrong is one sentence.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tantivy import FieldType, Index, Occur, Order, Query
 
@@ -31,8 +30,7 @@ _EARLIEST_MS: Final = -(2**63)
 _LATEST_MS: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """The newest of the events that match, and how many match."""
 
     events: Sequence[Event]
