@@ -72,10 +72,19 @@ def test_a_specification_that_lacks_something_is_told(folder, text, told):
     assert str(caught.value) == told
 
 
-def test_what_spark_takes_as_libraries_is_taken_and_nothing_else(folder):
+@pytest.mark.parametrize(
+    ("include", "told"),
+    [
+        ("transformations/*.py", r"\*\* at the end"),
+        ("''", r"\*\* at the end"),
+        ("/etc/**", "does not begin with /"),
+        ("/**", r"\*\* at the end"),
+    ],
+)
+def test_what_spark_takes_as_libraries_is_taken_and_nothing_else(folder, include, told):
     spec = folder / "spark-pipeline.yml"
-    spec.write_text(spec.read_text().replace("transformations/**", "transformations/*.py"))
-    with pytest.raises(PipelineProblem, match=r"spark-pipeline.yml:3: .*\*\* at the end"):
+    spec.write_text(spec.read_text().replace("transformations/**", include))
+    with pytest.raises(PipelineProblem, match=f"spark-pipeline.yml:3: .*{told}"):
         Project.open(folder)
 
 

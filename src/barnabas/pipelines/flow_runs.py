@@ -15,10 +15,10 @@ from pyspark.pipelines.output import Sink, Table
 
 from barnabas.pipelines.definitions import told
 from barnabas.pipelines.intervals import TRIGGER_SETTING
+from barnabas.pipelines.options import OUR_FORMAT
 from barnabas.pipelines.problem import PipelineProblem, one_sentence
 from barnabas.pipelines.progress import Query, may_have_written, read_batch
 from barnabas.pipelines.sink_topics import (
-    OUR_FORMAT,
     create_missing,
     takes_dead_letters,
     topics_found,

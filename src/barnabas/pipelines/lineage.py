@@ -9,20 +9,19 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
 from barnabas.pipelines import catalog_tables
 from barnabas.pipelines.offsets import parse_partitions
+from barnabas.pipelines.options import OUR_FORMAT
 from barnabas.pipelines.problem import PipelineProblem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame
-
-_OUR_FORMAT: Final = "barnabas"
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def reads_of(frame: DataFrame) -> Reads:
         topics.update(_topics(options))
         patterns.update(_patterns(options))
         client = client or _client(options)
-        if options and str(leaf.table().name()) == _OUR_FORMAT:
+        if options and str(leaf.table().name()) == OUR_FORMAT:
             sources.append(Source(options, bool(leaf.isStreaming())))
     return Reads(frozenset(tables), frozenset(topics), frozenset(patterns), client, tuple(sources))
 

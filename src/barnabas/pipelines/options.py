@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from barnabas.model.ids import TopicPartition
 
+OUR_FORMAT: Final = "barnabas"
 _KAFKA: Final = "kafka."
 _SUBSCRIPTIONS: Final = ("subscribe", "subscribePattern", "assign")
 _SOURCE: Final = (

@@ -164,18 +164,17 @@ def _patterns(spec: Path, said: object) -> list[str]:
 
 
 def _pattern(spec: Path, entry: Any) -> str:  # noqa: ANN401 - whatever the file says
-    """Take what Spark takes: one file, or everything under a folder (`folder/**`)."""
+    """Take what Spark takes: one file, or everything under a folder (`folder/**`), from the project's folder on."""
+    where = f"{spec.name}:{line_of(spec, 'libraries')}"
     try:
         include = str(entry["glob"]["include"])
     except (TypeError, KeyError):
-        raise PipelineProblem(
-            f"{spec.name}:{line_of(spec, 'libraries')}: a library is written as `- glob: {{include: transformations/**}}`"
-        ) from None
+        raise PipelineProblem(f"{where}: a library is written as `- glob: {{include: transformations/**}}`") from None  # fmt: skip
     folder = include.removesuffix("/**")
-    if any(each in folder for each in "*?["):
-        raise PipelineProblem(
-            f"{spec.name}:{line_of(spec, 'libraries')}: {include!r}: Spark takes a file or a folder with /** at the end"
-        )
+    if not folder or any(each in folder for each in "*?["):
+        raise PipelineProblem(f"{where}: {include!r}: Spark takes a file or a folder with /** at the end")  # fmt: skip
+    if Path(folder).is_absolute():
+        raise PipelineProblem(f"{where}: {include!r}: Spark looks for files from the project's folder on: write a path that does not begin with /")  # fmt: skip
     return f"{include}{_BELOW}" if include.endswith("/**") else include
 
 

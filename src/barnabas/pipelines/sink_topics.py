@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.client.errors import refusal
 from barnabas.client.settings import ClientSettings
 from barnabas.model.errors import ErrorCode
-from barnabas.pipelines.options import impatient
+from barnabas.pipelines.options import OUR_FORMAT, impatient
 from barnabas.pipelines.poison import DEAD_LETTER_COLUMNS, SUFFIX
 from barnabas.runtime.blocking_client import BlockingClient
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _TIMEOUT_MS: Final = 30_000
 #: How long one broker may take to name its topics. One that takes connections and says nothing would hold up all flows for the 30 seconds of request.timeout.ms.
 _ANSWER_MS: Final = 5_000
-OUR_FORMAT: Final = "barnabas"
 
 
 def topics_of(sink: Sink, columns: Sequence[str], topics_read: Iterable[str]) -> list[str]:
