@@ -81,7 +81,7 @@ def stored(kit):
     return acls
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(STEPS)
 def test_the_gate_answers_as_the_store_would(steps):
     kit = AclKit()

@@ -320,4 +320,4 @@ class ClassicGroupModel(RuleBasedStateMachine):
 
 
 TestClassicGroup = pytest.mark.timeout(600)(ClassicGroupModel.TestCase)
-TestClassicGroup.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestClassicGroup.settings = settings(max_examples=60, stateful_step_count=40)

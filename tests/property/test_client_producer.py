@@ -3,7 +3,7 @@
 The broker here is the naive model: it appends, remembers sequences as Kafka does, and is made to fail before and after appending.
 """
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from talk_kit import World
 
@@ -83,7 +83,6 @@ class Brokers:
         return ErrorCode.REQUEST_TIMED_OUT if fault == "timed out after" else ErrorCode.NONE
 
 
-@settings(deadline=None)
 @given(
     st.integers(1, 3),
     st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), min_size=1, max_size=40),

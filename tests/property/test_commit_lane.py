@@ -131,7 +131,7 @@ def other_request(peer, kind):
 OTHERS = st.sampled_from(["fetch", "fetch", "delete", "leave"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     version=st.sampled_from(VERSIONS),
     reads=st.lists(

@@ -156,7 +156,5 @@ class CompactionMachine(RuleBasedStateMachine):
             assert not after or read_all(self.log, offset)[0].offset == after[0]
 
 
-CompactionMachine.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None
-)
+CompactionMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
 TestCompaction = CompactionMachine.TestCase

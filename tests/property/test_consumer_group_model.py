@@ -224,4 +224,4 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
 
 TestConsumerGroupModel = ConsumerGroupModel.TestCase
-TestConsumerGroupModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestConsumerGroupModel.settings = settings(max_examples=100, stateful_step_count=40)

@@ -147,6 +147,6 @@ class CautiousCluster(Cluster):
 
 
 TestCluster = Cluster.TestCase
-TestCluster.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestCluster.settings = settings(max_examples=60, stateful_step_count=60)
 TestCautiousCluster = CautiousCluster.TestCase
 TestCautiousCluster.settings = TestCluster.settings

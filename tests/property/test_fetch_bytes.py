@@ -26,7 +26,7 @@ TOPICS = st.lists(TOPIC, max_size=3) | st.just([("t", bytes(16), [])] * 130)
 
 
 @given(st.integers(FIRST_VERSION, LAST_VERSION), INT32, INT16, INT32, TOPICS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_same_bytes_as_the_generated_encoder(
     version, throttle_time_ms, error_code, session_id, topics
 ):

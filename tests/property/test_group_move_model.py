@@ -212,4 +212,4 @@ class GroupMoveModel(RuleBasedStateMachine):
 
 
 TestGroupMoveModel = GroupMoveModel.TestCase
-TestGroupMoveModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestGroupMoveModel.settings = settings(max_examples=60, stateful_step_count=40)

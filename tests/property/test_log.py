@@ -219,6 +219,6 @@ class LogMachine(RuleBasedStateMachine):
 #: Shrinking a run of the whole machine takes minutes: the blob that is printed replays it as well.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 LogMachine.TestCase.settings = settings(
-    max_examples=80, stateful_step_count=30, deadline=None, print_blob=True, phases=PHASES
+    max_examples=80, stateful_step_count=30, print_blob=True, phases=PHASES
 )
 TestLog = LogMachine.TestCase

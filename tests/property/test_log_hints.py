@@ -17,7 +17,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from((1 << 20, 500, 100, 1, 0)), st.booleans(), st.sampled_from((0, 0, 1)))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_same_bytes_with_and_without_hints(steps, max_bytes, min_one, behind):
     log = open_log(new_disk(), config(segment_bytes=2000, index_interval_bytes=100))
     told = [0]

@@ -106,7 +106,7 @@ def test_the_package_holds_every_message():
 
 
 @given(seed=SEEDS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_round_trip(seed: int):
     for kind, version in VERSIONS:
         _, encoded = random_message(kind, version, seed)
@@ -116,7 +116,7 @@ def test_round_trip(seed: int):
 
 
 @given(seed=SEEDS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 def test_damage_is_refused_or_read_never_worse(seed: int):
     rng = Random(seed)
     for kind, version in VERSIONS:

@@ -173,7 +173,7 @@ def frame(request, version, correlation_id):
     return struct.pack(">i", len(body)) + body
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     version=st.sampled_from([3, 5, 7, 8, 9, 11, 12]),
     reads=st.lists(st.lists(requests(), min_size=1, max_size=6), min_size=1, max_size=8),

@@ -228,4 +228,4 @@ class ReplicationMachine(RuleBasedStateMachine):
 
 
 TestReplication = ReplicationMachine.TestCase
-TestReplication.settings = settings(max_examples=50, stateful_step_count=70, deadline=None)
+TestReplication.settings = settings(max_examples=50, stateful_step_count=70)

@@ -183,4 +183,4 @@ def naive(spans, settings_, now_ms, start_offset, watermark):
 
 
 TestRetention = RetentionMachine.TestCase
-TestRetention.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestRetention.settings = settings(max_examples=60, stateful_step_count=40)

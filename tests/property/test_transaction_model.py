@@ -265,4 +265,4 @@ class TransactionModel(RuleBasedStateMachine):
 
 
 TestTransactions = pytest.mark.timeout(600)(TransactionModel.TestCase)
-TestTransactions.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestTransactions.settings = settings(max_examples=100, stateful_step_count=40)

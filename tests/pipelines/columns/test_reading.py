@@ -81,14 +81,13 @@ def rows_of(table):
     ]
 
 
-@settings(deadline=None)
 @given(batches())
 def test_columns_are_what_records_are(made):
     chunk = chunk_of(made)
     assert rows_of(decode(chunk)) == expected(chunk)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(batches(max_batches=TOGETHER_MIN * 2), st.data())
 def test_many_batches_stepped_over_together(made, data):
     made += [made[0]] * (TOGETHER_MIN - 1)
@@ -97,7 +96,7 @@ def test_many_batches_stepped_over_together(made, data):
     assert rows_of(decode(chunk)) == expected(chunk)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 9000), st.integers(1, 150)), min_size=1, max_size=8))
 def test_runs_of_records_of_one_length(runs):
     sizes = [size for size, count in runs for _ in range(count)]
@@ -106,7 +105,6 @@ def test_runs_of_records_of_one_length(runs):
     assert rows_of(decode(chunk)) == expected(chunk)
 
 
-@settings(deadline=None)
 @given(batches(), st.data())
 def test_rows_outside_the_range_are_cut(made, data):
     chunk = chunk_of(made)
@@ -146,7 +144,6 @@ def test_the_type_of_columns_is_what_spark_expects():
     assert all(field.nullable for field in schema)
 
 
-@settings(deadline=None)
 @given(
     batches(max_batches=2, of=st.tuples(st.integers(0, 9), content, content, headers)), st.data()
 )

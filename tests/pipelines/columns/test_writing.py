@@ -4,7 +4,7 @@ import struct
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.client.errors import UnknownTopic
@@ -83,7 +83,6 @@ row = st.tuples(
 )
 
 
-@settings(deadline=None)
 @given(
     st.lists(row, min_size=1, max_size=40), st.sampled_from(sorted(Codec)), st.integers(70, 2000)
 )

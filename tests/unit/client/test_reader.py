@@ -1,7 +1,7 @@
 """Reading a range: complete, in order, from whoever leads, with nothing lost in silence."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from talk_kit import World
 
@@ -87,7 +87,6 @@ def batches(*offsets):
 USUAL = batches(range(3), range(3, 7), range(7, 8), range(8, 20))
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(1, 9), min_size=1, max_size=9),
     st.lists(st.integers(0, 3), min_size=9, max_size=9),
