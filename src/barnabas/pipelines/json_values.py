@@ -35,7 +35,7 @@ _BITS: Final[dict[type[t.DataType], int]] = {
 }
 _SHARED: Final = (t.StringType, t.IntegerType, t.LongType, t.DoubleType, t.BooleanType, t.TimestampType)  # fmt: skip
 #: A day into it, as an offset may have moved a time of the year before.
-_YEAR_ONE: Final = pa.scalar(datetime(1, 1, 2, tzinfo=UTC), pa.timestamp("us", tz="UTC"))
+_YEAR_ONE: Final = datetime(1, 1, 2, tzinfo=UTC)
 #: So many texts are read together, and so many one by one if one of them does not fit.
 BLOCK: Final = 2048
 NEIGHBOURS: Final = 64

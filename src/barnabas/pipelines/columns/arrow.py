@@ -4,6 +4,9 @@ Job: the Arrow side of decoding. Must not know batches or Kafka.
 
 How spans become an array: what lies between them is made an element, too, so that the buffer as it is is a valid array of gaps and
 values in turn; taking every other element is one pass of copying in Arrow.
+
+Arrays are made of buffers and never by `pa.array` or `pa.scalar`, which import pandas to ask whether they were given something of it: half a second of CPU
+at the start of every worker.
 """
 
 from __future__ import annotations
@@ -36,8 +39,22 @@ def binary_array(buffer: NDArray[np.uint8], spans: Spans, kind: Any = None) -> A
     both = pa.Array.from_buffers(
         kind, 2 * count, [None, pa.py_buffer(bounds), pa.py_buffer(buffer)]
     )
-    wanted = pa.array(np.arange(1, 2 * count, 2, dtype=np.int32), mask=is_null if nulls else None)
-    return both.take(wanted)
+    validity = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if nulls else None
+    wanted = np.arange(1, 2 * count, 2, dtype=np.int32)
+    return both.take(pa.Array.from_buffers(pa.int32(), count, [validity, pa.py_buffer(wanted)]))
+
+
+def number_array(values: NDArray[Any], kind: Any = None) -> Any:  # noqa: ANN401
+    """Let the memory of numbers be an array of their own type, or of a `kind` that is kept in the same way."""
+    kind = kind or pa.from_numpy_dtype(values.dtype)
+    return pa.Array.from_buffers(kind, values.size, [None, pa.py_buffer(np.ascontiguousarray(values))])  # fmt: skip
+
+
+def text_scalar(text: str) -> Any:  # noqa: ANN401
+    """Make one text, to be repeated."""
+    data = text.encode()
+    bounds = np.array([0, len(data)], np.int32)
+    return pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])[0]  # fmt: skip
 
 
 def list_array(counts: NDArray[np.int64], items: Any, *, nulls: bool) -> Any:  # noqa: ANN401

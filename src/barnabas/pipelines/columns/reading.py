@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from barnabas.client.errors import CorruptBatch
 from barnabas.client.settings import READ_UNCOMMITTED
-from barnabas.pipelines.columns.arrow import binary_array
+from barnabas.pipelines.columns.arrow import binary_array, number_array, text_scalar
 from barnabas.pipelines.columns.headers import HEADERS, header_array
 from barnabas.pipelines.columns.records import read_records
 from barnabas.wire.batch import CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD, BatchError
@@ -78,7 +78,7 @@ class ColumnDecoder:
         self._start, self._end = start, end
         self._headers = headers
         self._schema = record_schema(headers=headers)
-        self._topic = pa.scalar(partition.topic, pa.string())
+        self._topic = text_scalar(partition.topic)
         self._unpacker = Unpacker()
 
     def decode(self, chunk: Chunk) -> Iterator[Any]:
@@ -145,10 +145,10 @@ class ColumnDecoder:
             binary_array(records.buffer, records.key),
             binary_array(records.buffer, records.value),
             pa.repeat(self._topic, count),
-            pa.array(np.full(count, self._partition.partition, np.int32)),
-            pa.array(records.offset),
-            pa.array(records.timestamp_ms * 1000).cast(_FIELDS[5].type),
-            pa.array(records.timestamp_type),
+            number_array(np.full(count, self._partition.partition, np.int32)),
+            number_array(records.offset),
+            number_array(records.timestamp_ms * 1000, _FIELDS[5].type),
+            number_array(records.timestamp_type),
         ]
         if self._headers:
             columns.append(header_array(records))
