@@ -14,7 +14,7 @@ from pyspark import SparkContext
 
 from barnabas.pipelines.java import find_java
 from barnabas.pipelines.jvm import stop
-from barnabas.pipelines.spark_session import make_session
+from barnabas.pipelines.spark_session import QUICK, make_session
 from barnabas.pipelines.start_archive import SWITCH, Archive
 
 
@@ -38,7 +38,8 @@ def _make(archive: Archive) -> None:
     os.environ[SWITCH] = "off"
     new = archive.path.with_suffix(".new")
     new.unlink(missing_ok=True)
-    spark = make_session("training", "local[2]", {}, archive.making_options(new))
+    # What is archived is the same whichever compiler ran.
+    spark = make_session("training", "local[2]", {}, [*archive.making_options(new), *QUICK])
     spark.range(100).selectExpr("id % 3 AS k", "id").groupBy("k").count().collect()
     spark.sql("SELECT explode(sequence(1, 3)) AS n").createOrReplaceTempView("numbers")
     spark.sql("SELECT sum(n) FROM numbers").toArrow()

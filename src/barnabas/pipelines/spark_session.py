@@ -45,7 +45,7 @@ _PATIENT: Final = (
     "-XX:Tier3DelayOn=0",
 )
 #: Compiles quickly and not well: right for work of seconds, a third of the throughput for more.
-_QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def session(
@@ -60,9 +60,7 @@ def session(
     `master`: local[*] (the default, or what BARNABAS_SPARK_MASTER says), local[N], spark://HOST:PORT or sc://HOST:PORT. `config`: settings of Spark, which win over
     ours. `quick`: for work of seconds, such as a short command or a test: starts sooner still, and computes slower.
     """
-    return make_session(
-        app, master or default_master(), config or {}, _QUICK if quick else _PATIENT
-    )
+    return make_session(app, master or default_master(), config or {}, QUICK if quick else _PATIENT)
 
 
 def make_session(
