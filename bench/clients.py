@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from bench.build import Tools
 
 LIMIT_S = 900
+WARM_LONGEST_S = 20.0
 PRODUCED = re.compile(
     r"(\d+) delivered \(offset -?\d+, (\d+) failed\) in (\d+)ms: \d+ msgs/s and ([\d.]+) MB/s"
 )
@@ -188,6 +190,14 @@ def run_for(process: subprocess.Popen[str], seconds: float) -> dict[str, Any]:
     process.stdin.write(f"{seconds}\n")
     process.stdin.flush()
     return read_result(process)
+
+
+def warm(process: subprocess.Popen[str], seconds: float, requests: int) -> None:
+    """Let it send for so long, and on until so many requests are answered, but not for ever."""
+    end = time.monotonic() + WARM_LONGEST_S
+    answered = run_for(process, seconds)["requests"]
+    while answered < requests and time.monotonic() < end:
+        answered += run_for(process, seconds)["requests"]
 
 
 def java_produce(broker: Broker, topic: str, how: Sending) -> Throughput:

@@ -224,13 +224,20 @@ class Bench:
 
     @contextmanager
     def connected(
-        self, broker: Broker, file: Path, label: str, seconds: float, **shape: float
+        self,
+        broker: Broker,
+        file: Path,
+        label: str,
+        seconds: float,
+        *,
+        before: int = 0,
+        **shape: float,
     ) -> Iterator[Connected]:
-        """Send prepared requests on connections that have been used before, and stay open during the block."""
+        """Send prepared requests on connections that have been used before, and stay open during the block; `before` it counts, so many requests are answered."""
         command = clients.loadgen(self.tools, broker, "requests", produce=file, hold=True, **shape)
         with clients.beside(command, brief=True) as process:
             clients.read_result(process)
-            clients.run_for(process, seconds / 2)
+            clients.warm(process, seconds / 2, before)
             with self.watch(broker, label) as watch:
                 done = clients.run_for(process, seconds)
             yield Connected(done, watch)

@@ -31,8 +31,8 @@ PARTITIONS = 16
 """For the series over connections."""
 LONGEST_S = 5.0
 """Of load at each size; longer makes no figure better."""
-PLACES_PER_S = 2_500
-"""So that every partition has been written to before it counts: the load goes round them at some thousands a second."""
+ROUNDS_BEFORE = 2
+"""So often every partition has been written to before it counts: the first write to one takes four times as long."""
 TOLERANCE = 1.5
 """For ten times as many. A cost in all that grows with the square shows as 10, with n log n as less than 1.5; noise is below."""
 SLACK_MB = 0.5
@@ -157,7 +157,9 @@ def held_requests(
 ) -> Point:
     """Load on so many connections, which are still open when the memory is read."""
     file = bench.produce_file(places, Batch())
-    seconds = max(min(bench.scale.seconds, LONGEST_S), len(places) / PLACES_PER_S)
-    with bench.connected(broker, file, label, seconds, connections=connections) as load:
+    seconds, before = min(bench.scale.seconds, LONGEST_S), ROUNDS_BEFORE * len(places)
+    with bench.connected(
+        broker, file, label, seconds, before=before, connections=connections
+    ) as load:
         memory = broker.memory().now
     return Point(connections, load.watch.cpu_s / load.done["requests"] * MILLION, memory)
