@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 LIMIT_S = 900
 WARM_LONGEST_S = 20.0
+"""A broker that hardly answers is measured as it is."""
 PRODUCED = re.compile(
     r"(\d+) delivered \(offset -?\d+, (\d+) failed\) in (\d+)ms: \d+ msgs/s and ([\d.]+) MB/s"
 )

@@ -37,9 +37,8 @@ def one_sentence() -> Iterator[None]:
     Spark sends the text of an exception from a Python worker to the driver, with the traceback unless it is told otherwise. A worker
     that raised ends (pyspark.worker, pyspark.sql.worker.utils), so what is told here concerns this error only.
     """
-    from barnabas.client.errors import (
-        ClientError,  # later: searching logs says sentences, too, and needs no client
-    )
+    # Imported here: searching logs tells its problems by this module, too, and is to start without a client.
+    from barnabas.client.errors import ClientError
 
     try:
         yield

@@ -39,7 +39,7 @@ def binary_array(buffer: NDArray[np.uint8], spans: Spans, kind: Any = None) -> A
     both = pa.Array.from_buffers(
         kind, 2 * count, [None, pa.py_buffer(bounds), pa.py_buffer(buffer)]
     )
-    validity = pa.py_buffer(np.packbits(~is_null, bitorder="little")) if nulls else None
+    validity = _validity(~is_null) if nulls else None
     wanted = np.arange(1, 2 * count, 2, dtype=np.int32)
     return both.take(pa.Array.from_buffers(pa.int32(), count, [validity, pa.py_buffer(wanted)]))
 
@@ -63,8 +63,13 @@ def list_array(counts: NDArray[np.int64], items: Any, *, nulls: bool) -> Any:  #
     np.cumsum(counts, out=bounds[1:])
     validity = None
     if nulls and (counts == 0).any():
-        validity = pa.py_buffer(np.packbits(counts > 0, bitorder="little"))
+        validity = _validity(counts > 0)
     kind = pa.list_(pa.field("element", items.type))
     return pa.Array.from_buffers(
         kind, counts.size, [validity, pa.py_buffer(bounds)], children=[items]
     )
+
+
+def _validity(is_valid: NDArray[np.bool_]) -> Any:  # noqa: ANN401
+    """Make the bits that say which rows are not null."""
+    return pa.py_buffer(np.packbits(is_valid, bitorder="little"))
