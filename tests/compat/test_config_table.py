@@ -33,6 +33,7 @@ DEFAULTS_THAT_DIFFER = {
     "broker.id": "a node that was given no number is node 1, as it needs no cluster to ask",
     "node.id": "the same",
     "log.dir": "data is kept beside whoever starts the broker, not in /tmp, where a restart of the machine loses it",
+    "socket.send.buffer.bytes": "an answer of 1 MB leaves with fewer wake-ups of reader and broker: docs/adr/0006",
 }
 BOUNDS_THAT_DIFFER = {
     "broker.id": "-1 asks for a number from KRaft or ZooKeeper in Kafka; here it would be the number itself",

@@ -87,7 +87,7 @@ SERVER_SETTINGS: Final = settings(
     Setting(
         "socket.send.buffer.bytes",
         Kind.INT,
-        102_400,
+        524_288,  # Kafka's is 102,400; the reason is in docs/adr/0006-readers-at-the-end.md
         "The send buffer of each connection's socket; -1 leaves it to the system.",
         importance=Importance.HIGH,
     ),
