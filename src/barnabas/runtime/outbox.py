@@ -1,7 +1,8 @@
 """What a connection has to send: bytes and slices of files, in order, in as few system calls as pay.
 
-Slices up to `COPY_SLICE_BYTES` are read and leave in one call with the bytes around them. Larger ones go by `sendfile`,
-which saves a copy and costs two calls for each, and wakes the client for each (docs/adr/0006 has the figures).
+Slices up to `COPY_SLICE_BYTES` are read and leave in one call with the bytes around them; what of them does not leave is
+read again, so that a reader who takes nothing keeps nothing in memory. Larger ones go by `sendfile`, which saves a copy and
+costs two calls for each, and wakes the client for each (docs/adr/0006 has the figures).
 
 Many readers who wait at the end of a log are sent the same range in the same turn: `SharedReads` reads it once. That is
 right because bytes that were found for a reader never change.
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
     from barnabas.ports import File
 
 #: A slice up to this size is copied into the same system call as the bytes around it.
-COPY_SLICE_BYTES: Final = 128 * 1024
+COPY_SLICE_BYTES: Final = 256 * 1024
 #: Buffers per sendmsg; the system's limit is 1024.
 SEND_PARTS_MAX: Final = 128
-#: Bytes per sendmsg: what does not leave stays in memory until the client reads.
-SEND_BYTES_MAX: Final = 256 * 1024
+#: Bytes per sendmsg: as many as fit into a send buffer of the default size, which Linux doubles.
+SEND_BYTES_MAX: Final = 1024 * 1024
 #: What is kept of one turn's reads for others of the same turn.
 SHARED_BYTES_MAX: Final = 4 * 1024 * 1024
 #: What follows comes at once: do not send a packet, and wake the client, for a head alone.
@@ -125,11 +126,11 @@ class Outbox(deque[Any]):
         """Collect buffers for one call, small slices read into them, up to the first large slice; with their size."""
         gathered: list[Any] = []
         size = 0
-        for index, part in enumerate(self):
+        for part in self:
             if type(part) is FileSlice:
                 if part.size > COPY_SLICE_BYTES:
                     break
-                part = self[index] = self._reads.read(part)
+                part = self._reads.read(part)
             gathered.append(part)
             size += len(part)
             if len(gathered) == SEND_PARTS_MAX or size >= SEND_BYTES_MAX:
@@ -143,7 +144,11 @@ class Outbox(deque[Any]):
             part = self[0]
             size = len(part)
             if size > sent:
-                self[0] = memoryview(part)[sent:]
+                if type(part) is FileSlice:
+                    part.position += sent
+                    part.size -= sent
+                else:
+                    self[0] = memoryview(part)[sent:]
                 break
             sent -= size
             self.popleft()

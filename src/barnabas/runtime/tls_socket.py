@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.ports import FileSlice
-from barnabas.runtime.outbox import SEND_BYTES_MAX, SEND_PARTS_MAX, Outbox
+from barnabas.runtime.outbox import SEND_PARTS_MAX, Outbox
 
 if TYPE_CHECKING:
     import socket
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 RECEIVED_BYTES_MAX: Final = 256 * 1024
 #: More than any handshake: a client that sends on without end is not making one.
 HANDSHAKE_BYTES_MAX: Final = 256 * 1024
+#: What is encrypted at once: it stays in memory until the client takes it.
+SEAL_BYTES_MAX: Final = 256 * 1024
 
 
 class _Scratch(threading.local):
@@ -181,10 +183,10 @@ class TlsOutbox(Outbox):
         """Take parts out for one call; a slice of a file is read, a large one piece by piece."""
         taken: list[Any] = []
         size = 0
-        while self and len(taken) < SEND_PARTS_MAX and size < SEND_BYTES_MAX:
+        while self and len(taken) < SEND_PARTS_MAX and size < SEAL_BYTES_MAX:
             part = self.popleft()
             if type(part) is FileSlice:
-                left = SEND_BYTES_MAX - size
+                left = SEAL_BYTES_MAX - size
                 if part.size > left:
                     rest = FileSlice(part.file, part.position + left, part.size - left)
                     self.appendleft(rest)

@@ -1,5 +1,6 @@
 """Parts leave in order, whole and once, however little the socket takes; a range of a file is read once in a turn."""
 
+import contextlib
 import random
 import socket
 
@@ -83,6 +84,18 @@ def test_heads_and_slices_leave_in_order(file, pair, sizes):
         outbox.extend([head, FileSlice(file, position, size)])
         expected += head + CONTENT[position : position + size]
     assert send_all(outbox, pair) == expected
+
+
+def test_a_reader_who_takes_nothing_keeps_nothing_in_memory(pair):
+    outbox, sender = Outbox(SharedReads()), pair[0]
+    for _ in range(100):
+        outbox.extend([b"head", FileSlice(CountingFile(), 0, COPY_SLICE_BYTES)])
+    with contextlib.suppress(BlockingIOError):
+        while outbox.send_some(sender):
+            pass
+    unsent = list(outbox)
+    assert sum(part.size for part in unsent if type(part) is FileSlice) > COPY_SLICE_BYTES
+    assert sum(len(part) for part in unsent if type(part) is not FileSlice) <= 100 * len(b"head")
 
 
 @pytest.mark.parametrize("size", [10, COPY_SLICE_BYTES + 1])
