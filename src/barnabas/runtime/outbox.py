@@ -108,12 +108,7 @@ class Outbox(deque[Any]):
         sent = os.sendfile(sock.fileno(), part.file.fileno(), part.position, part.size)
         if sent == 0:
             raise OSError(errno.EIO, f"{part.file.path} ends before {part.position}")
-        part.position += sent
-        part.size -= sent
-        if part.size:
-            return False
-        self.popleft()
-        return True
+        return self._drop(sent, part.size)
 
     def _send_gathered(self, sock: socket.socket) -> bool:
         gathered, size = self._gather()
