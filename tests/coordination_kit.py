@@ -173,7 +173,7 @@ class SimClient(Client):
 class ZooKeeperClient(LoopClient):
     """On a real server, through a proxy that can be cut."""
 
-    def __init__(self, zookeeper):
+    def __init__(self, zookeeper, session_timeout_ms=SESSION_TIMEOUT_MS):
         server, slash, root = zookeeper.partition("/")
         self._server = server
         self.proxy = TcpProxy(server)
@@ -181,7 +181,7 @@ class ZooKeeperClient(LoopClient):
             lambda loop: ZooKeeperStore(
                 loop,
                 self.proxy.address + slash + root,
-                session_timeout_ms=SESSION_TIMEOUT_MS,
+                session_timeout_ms=session_timeout_ms,
                 connection_timeout_ms=WAIT_S * 1000,
             )
         )

@@ -17,6 +17,7 @@ class TcpProxy:
         self._sockets = set()
         self._clients = set()
         self._swallows = False
+        self._is_next_mute = False
         self._delay_s = 0.0
         self._port = 0
         self._listener = None
@@ -52,6 +53,10 @@ class TcpProxy:
         """Let the server hear the client and not the other way round, until `mend` after `cut`."""
         self._swallows = True
 
+    def mute_next(self):
+        """Take the next connection and say nothing on it, ever; those after it go through."""
+        self._is_next_mute = True
+
     def delay_replies(self, delay_s):
         """Let every answer take so much longer from now on; what is under way keeps its order."""
         self._delay_s = delay_s
@@ -70,6 +75,11 @@ class TcpProxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = listener.accept()
+                if self._is_next_mute:
+                    self._is_next_mute = False
+                    with self._lock:
+                        self._sockets.add(client)
+                    continue
                 try:
                     server = socket.create_connection(self._target)
                 except OSError:

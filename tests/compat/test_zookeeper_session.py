@@ -12,8 +12,8 @@ pytestmark = pytest.mark.java
 
 
 @pytest.fixture
-def client(zookeeper):
-    made = ZooKeeperClient(zookeeper)
+def client(zookeeper, request):
+    made = ZooKeeperClient(zookeeper, *getattr(request, "param", ()))
     made.follow_session()
     made.commit(Create("/ids/1", ephemeral=True))
     yield made
@@ -38,6 +38,18 @@ def test_bytes_that_make_no_sense_cost_a_connection_and_not_the_session(client):
     assert suspended == ("suspended",)
     assert second == ("connected", first[1], False)
     assert client.read("/ids/1").owner == first[1]
+
+
+@pytest.mark.parametrize("client", [(12_000,)], indirect=True, ids=["half of 12 s"])
+def test_a_server_that_takes_a_connection_and_says_nothing_does_not_cost_the_session(client):
+    """One that is starting may do that: ZooKeeper 3.9 forgets a connection that came before its database was there."""
+    client.cut()
+    client.wait(lambda: ("suspended",) in client.events)
+    waiting = client.begin("commit", [Create("/later")])
+    client.proxy.mute_next()
+    client.mend()
+    assert client.result(waiting) == ["/later"]
+    assert client.events[-1] == ("connected", client.events[0][1], False)
 
 
 def test_closing_without_a_connection_does_not_hang(client):

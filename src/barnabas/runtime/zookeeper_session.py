@@ -90,15 +90,25 @@ class SessionOwner(Protocol):
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads, with an attempt to connect that leaves time for the other servers of an ensemble."""
+    """kazoo's threads, with an attempt to connect that leaves time for the other servers of an ensemble, or for another attempt."""
 
-    def __init__(self, connect_timeout_s: float) -> None:
+    def __init__(self, attempt_timeout_s: float) -> None:
         super().__init__()
-        self._connect_timeout_s = connect_timeout_s
+        self._attempt_timeout_s = attempt_timeout_s
 
     def create_connection(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        kwargs["timeout"] = self._connect_timeout_s
+        kwargs["timeout"] = self._attempt_timeout_s
         return super().create_connection(*args, **kwargs)
+
+    def select(self, readers: Any, writers: Any, failing: Any, timeout: float) -> Any:  # noqa: ANN401
+        """Wait for the answer to a greeting as long as for a connection, where kazoo would wait for the whole session.
+
+        A server that is starting may take a connection and forget it. kazoo looks at one socket alone only
+        while it greets or has begun to read or write a message; idle, it looks at two.
+        """
+        if len(readers) + len(writers) == 1:
+            timeout = min(timeout, self._attempt_timeout_s)
+        return super().select(readers, writers, failing, timeout)
 
 
 class ZooKeeperSession:
