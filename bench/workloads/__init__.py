@@ -59,14 +59,30 @@ TITLES = {
     "fsync": "the same with every acknowledged record on disk (flush.messages=1)",
 }
 THROUGHPUT = {"w1", "w2", "w10"}
+#: Takes long, with one broker: in the full run, or asked for by name.
+LONG = {"scaling": scaling, "pinned": pinned, "fsync": fsync}
+#: Needs a cluster, Spark or minutes of its own: asked for by name only.
+NAMED = {
+    "w13": w13,
+    "w14": w14,
+    "templates": templates,
+    "compaction": compaction,
+    "tenants": tenants,
+    "crowd": crowd,
+    "tls": tls,
+}
 
 
 def all_steps(s: float, *, full: bool, only: Set[str] = frozenset()) -> list[Step]:
     """Give every step in the order in which it is run; `s` is the scale's seconds, for the estimates.
 
-    Starts come first, while nothing else is up; memory is read when the throughput runs are over. What takes long is
-    in the full run, or asked for by its name.
+    Starts come first, while nothing else is up; memory is read when the throughput runs are over.
     """
+    asked = {
+        name: steps
+        for name, steps in (LONG | NAMED).items()
+        if name in only or (full and name in LONG)
+    }
     return [
         *w11(),
         *w1_and_w2(s),
@@ -82,16 +98,7 @@ def all_steps(s: float, *, full: bool, only: Set[str] = frozenset()) -> list[Ste
         *w9(s),
         *w12(s),
         *groups(s, short=not full and "groups" not in only),
-        *(w13(s) if full or "w13" in only else []),
-        *(w14(s) if full or "w14" in only else []),
-        *(templates(s) if full or "templates" in only else []),
-        *(compaction(s) if full or "compaction" in only else []),
-        *(tenants(s) if full or "tenants" in only else []),
-        *(crowd(s) if full or "crowd" in only else []),
-        *(tls(s) if full or "tls" in only else []),
-        *(scaling(s) if full or "scaling" in only else []),
-        *(pinned(s) if full or "pinned" in only else []),
-        *(fsync(s) if full or "fsync" in only else []),
+        *(step for steps in asked.values() for step in steps(s)),
     ]
 
 

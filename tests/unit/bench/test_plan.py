@@ -4,7 +4,7 @@ from bench.admin import BrokerFailed
 from bench.figures import Figure
 from bench.plan import TINY, Bench, Skip, Step, run_all
 from bench.progress import Progress, bar, clock
-from bench.workloads import all_steps, chosen
+from bench.workloads import LONG, NAMED, all_steps, chosen
 
 FIGURE = Figure("w4.x", "x", "s")
 
@@ -75,11 +75,15 @@ def test_workloads_can_be_chosen():
     assert {s.workload for s in chosen(steps, {"w4"})} == {"w4"}
     assert {s.workload for s in chosen(steps, {"w2"})} == {"w2", "memory"}
     assert chosen(steps, set()) == steps
-    long_ones = {"compaction", "scaling", "pinned", "fsync"}
-    assert long_ones <= {s.workload for s in steps}
-    assert not long_ones & {s.workload for s in all_steps(1.0, full=False)}
-    asked = all_steps(1.0, full=False, only={"scaling"})
-    assert {s.workload for s in chosen(asked, {"scaling"})} == {"scaling"}
+    assert set(LONG) <= {s.workload for s in steps}
+    assert not set(LONG) & {s.workload for s in all_steps(1.0, full=False)}
+    assert not set(NAMED) & {s.workload for s in steps}
+
+
+@pytest.mark.parametrize("name", LONG | NAMED)
+def test_what_is_asked_for_is_run(name):
+    asked = all_steps(1.0, full=False, only={name})
+    assert {s.workload for s in chosen(asked, {name})} == {name}
 
 
 def test_groups_are_measured_in_part_by_the_short_run_and_whole_if_asked_for():
@@ -92,7 +96,9 @@ def test_groups_are_measured_in_part_by_the_short_run_and_whole_if_asked_for():
 
 
 def test_every_figure_has_a_key_of_its_own_under_its_workload():
-    keys = [(s.workload, f.key) for s in all_steps(1.0, full=True) for f in s.figures]
+    keys = [
+        (s.workload, f.key) for s in all_steps(1.0, full=True, only=set(NAMED)) for f in s.figures
+    ]
     assert len({key for _, key in keys}) == len(keys)
     assert all(key.startswith(f"{workload}.") for workload, key in keys)
 
@@ -103,6 +109,11 @@ def test_the_short_run_is_planned_for_less_than_ten_minutes():
         for s in all_steps(plan.SHORT.seconds, full=False)
     )
     assert planned < 600
+
+
+def test_the_full_run_is_planned_for_an_hour_and_a_half_as_the_page_says():
+    steps = all_steps(plan.FULL.seconds, full=True)
+    assert sum(s.seconds * (s.runs or plan.FULL.runs) * 2 for s in steps) < 5_400
 
 
 def test_a_broker_is_warm_when_requests_get_no_cheaper():

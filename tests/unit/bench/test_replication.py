@@ -6,7 +6,6 @@ from collections import Counter
 import bench.clusters
 from bench.clusters import SESSION_MS, SIZE, KafkaCluster
 from bench.measure import Watch, cpu_seconds
-from bench.workloads import all_steps
 from bench.workloads.replication import SPREAD, w13
 
 
@@ -27,15 +26,6 @@ def test_every_node_of_a_cluster_names_all_voters_and_bears_its_own_number(tmp_p
         assert node.settings["broker.session.timeout.ms"] == str(SESSION_MS)
     assert len(nodes) == SIZE
     assert set(bench.clusters.CLUSTERS) == {"barnabas", "kafka"}
-
-
-def test_it_is_run_when_asked_for_and_in_a_full_run():
-    def has_w13(**how):
-        return any(step.workload == "w13" for step in all_steps(1.5, **how))
-
-    assert not has_w13(full=False)
-    assert has_w13(full=True)
-    assert has_w13(full=False, only={"w13"})
 
 
 def test_the_figures_with_targets_are_those_of_the_issue():

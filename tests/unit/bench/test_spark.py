@@ -5,17 +5,7 @@ import subprocess
 import sys
 
 from bench import spark_load
-from bench.workloads import all_steps
 from bench.workloads.spark import DELIVERIES, values, w14
-
-
-def test_it_is_run_when_asked_for_and_in_a_full_run():
-    def has_w14(**how):
-        return any(step.workload == "w14" for step in all_steps(1.5, **how))
-
-    assert not has_w14(full=False)
-    assert has_w14(full=True)
-    assert has_w14(full=False, only={"w14"})
 
 
 def test_the_targets():

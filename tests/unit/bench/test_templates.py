@@ -6,7 +6,6 @@ import pytest
 from bench import generated
 from bench.clients import ClientFailed
 from bench.plan import TINY, Bench
-from bench.workloads import all_steps
 from bench.workloads.templates import (
     TEMPLATES,
     check_counts,
@@ -15,15 +14,6 @@ from bench.workloads.templates import (
     templates,
     values,
 )
-
-
-def test_they_are_run_when_asked_for_and_in_a_full_run():
-    def has_templates(**how):
-        return any(step.workload == "templates" for step in all_steps(1.5, **how))
-
-    assert not has_templates(full=False)
-    assert has_templates(full=True)
-    assert has_templates(full=False, only={"templates"})
 
 
 def test_every_template_is_measured_but_the_one_to_start_from():
