@@ -7,7 +7,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from functools import partial
 from itertools import islice
+from pathlib import Path
 
 import pytest
 from cluster_kit import wait_until
@@ -23,9 +25,14 @@ TIMEOUT_S = 60
 class Running:
     """A broker process: `ready` is the rest of its one line on stdout."""
 
-    def __init__(self, *args, cwd=None):
+    def __init__(self, *args, cwd=None, on_hangup=signal.SIG_DFL):
         self.process = subprocess.Popen(
-            [*UP, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd
+            [*UP, *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=cwd,
+            preexec_fn=partial(signal.signal, signal.SIGHUP, on_hangup),
         )
         self.line = ready_line(self.process)
         assert self.line, self.process.communicate(timeout=STOP_S)[1]
@@ -63,6 +70,15 @@ def test_one_ready_line_and_a_clean_stop(tmp_path, number):
         )
         broker.stop(number)
     assert (tmp_path / "d" / ".kafka_cleanshutdown").exists()
+
+
+def test_under_nohup_it_outlives_the_terminal(tmp_path):
+    arguments = ("--data-dir", str(tmp_path / "d"), "--listen", "127.0.0.1:0")
+    with Running(*arguments, on_hangup=signal.SIG_IGN) as broker:
+        status = Path(f"/proc/{broker.process.pid}/status").read_text()
+        ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
+        assert ignored & 1 << (signal.SIGHUP - 1)
+        broker.stop()
 
 
 def test_a_mistyped_setting_is_refused_with_the_nearest(tmp_path):

@@ -6,7 +6,6 @@ One job: turn options into a `runtime/local_cluster.py`, say when it is ready, t
 from __future__ import annotations
 
 import shlex
-import signal
 import threading
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import click
 
 from barnabas.cli.failure import Failure
 from barnabas.cli.options import setting
+from barnabas.cli.stop_signals import on_stop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,8 +67,7 @@ def up(
     for name in settings.keys() & set(OWN_SETTINGS):
         raise click.UsageError(f"--set {name}: `cluster up` sets this for each broker itself")
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: stopping.set())
+    on_stop(stopping.set)
     try:
         cluster = LocalCluster(data_dir, count, (port, zookeeper_port), settings, jars)
         cluster.start()

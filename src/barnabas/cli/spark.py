@@ -6,7 +6,6 @@ One job: turn options into a Connect server (`pipelines/connect_server.py`) or i
 from __future__ import annotations
 
 import importlib.util
-import signal
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from barnabas.cli.connection import Connection, connected
 from barnabas.cli.failure import Failure
 from barnabas.cli.options import setting
 from barnabas.cli.output import emit
+from barnabas.cli.stop_signals import on_stop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,8 +74,7 @@ def up(port: int, host: str, master: str, config: Mapping[str, str]) -> None:
             f"--master {master} is a Connect server already: programs can use it as it is"
         )
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: stopping.set())
+    on_stop(stopping.set)
     try:
         server = ConnectServer(host, port, master, config)
         server.start()

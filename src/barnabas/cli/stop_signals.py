@@ -1,6 +1,6 @@
 """SIGINT, SIGTERM and SIGHUP as the wish that a long run ends in order.
 
-One job. A run that starts is given up where it stands; one that works looks for the wish between two waits, for an exception in the middle of a call to a JVM breaks the
+One job. Under `nohup` SIGHUP is ignored, and stays so: who wrote it wants to log out. A run that starts is given up where it stands; one that works looks for the wish between two waits, for an exception in the middle of a call to a JVM breaks the
 conversation with it. Ctrl-C ends as everywhere, with KeyboardInterrupt (exit code 130), once everything is in order; the others end with nothing. The second Ctrl-C ends
 the process at once.
 """
@@ -13,9 +13,20 @@ import time
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def on_stop(act: Callable[[], object]) -> None:
+    """Call this when the process is asked to end, from now on."""
+    for number in _wanted():
+        signal.signal(number, lambda *_: act())
+
+
+def _wanted() -> list[signal.Signals]:
+    is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [each for each in _SIGNALS if not (is_nohup and each is signal.SIGHUP)]
 
 
 class StopAsked(KeyboardInterrupt):
@@ -33,13 +44,13 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         """Take the signals over."""
-        self._before = {number: signal.getsignal(number) for number in _SIGNALS}
+        self._before = {number: signal.getsignal(number) for number in _wanted()}
         self.take()
         return self
 
     def take(self) -> None:
         """Take the signals over again: pyspark takes Ctrl-C for itself when it starts."""
-        for number in _SIGNALS:
+        for number in self._before:
             signal.signal(number, self._on_signal)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:

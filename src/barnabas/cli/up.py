@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import resource
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from barnabas.cli.stop_signals import on_stop
 from barnabas.model.config.listeners import DEFAULT_PROTOCOL_MAP, PORT_MAX
 from barnabas.runtime import logs
 from barnabas.runtime.collector import Collector
@@ -152,8 +152,7 @@ def _serve(config: BrokerConfig, metrics: str | None) -> None:
         broker = RunningBroker(config, _metrics_address(metrics))
     except OSError as problem:
         _fail(str(problem))
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: broker.stop())
+    on_stop(broker.stop)
     try:
         broker.run(lambda: _on_ready(broker))
     except Exception as problem:  # noqa: BLE001  (an edge: whatever keeps a broker from running is told)

@@ -5,7 +5,6 @@ One job: turn options into servers (`runtime/zookeeper_server.py`), say when the
 
 from __future__ import annotations
 
-import signal
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.failure import Failure
+from barnabas.cli.stop_signals import on_stop
 
 if TYPE_CHECKING:
     from barnabas.runtime.zookeeper_server import ZooKeeperEnsemble
@@ -67,8 +67,7 @@ def up(port: int, host: str, data_dir: str, ensemble: str, jars: str | None) -> 
     from barnabas.runtime.zookeeper_server import CannotStart, make_ensemble
 
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: stopping.set())
+    on_stop(stopping.set)
     try:
         servers = make_ensemble(str(Path(data_dir)), (host, port), int(ensemble), jars)
         servers.start()

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from barnabas.cli.stop_signals import StopAsked, StopSignals
+from barnabas.cli.stop_signals import StopAsked, StopSignals, on_stop
 
 
 def send(number):
@@ -18,8 +18,13 @@ def _before():
     """Handlers are the process's, not the test's."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = {number: signal.getsignal(number) for number in numbers}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may do so under nohup
+    given = {number: signal.getsignal(number) for number in numbers}
     yield
-    assert {number: signal.getsignal(number) for number in numbers} == before
+    left = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        signal.signal(number, before[number])
+    assert left == given
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -105,3 +110,32 @@ def test_the_second_ctrl_c_is_not_held_back():
 
     with pytest.raises(KeyboardInterrupt):
         run()
+
+
+def test_under_nohup_the_end_of_the_terminal_is_none_of_ours():
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as signals:
+            signals.take()
+            send(signal.SIGHUP)
+            assert not signals.asked
+            send(signal.SIGTERM)
+            assert signals.asked
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize(("under_nohup", "called"), [(False, 3), (True, 2)])
+def test_what_serves_is_told_of_every_signal_that_is_not_ignored(under_nohup, called):
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    if under_nohup:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    calls = []
+    try:
+        on_stop(lambda: calls.append(1))
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            send(number)
+        assert len(calls) == called
+    finally:
+        for number, handler in (before | {signal.SIGHUP: signal.SIG_DFL}).items():
+            signal.signal(number, handler)
