@@ -80,7 +80,8 @@ def main() -> None:
                 times.append((time.perf_counter() - began) * 1000)
             shown = f"{query}{f' --since {hours}h' if hours else ''}"
             print(f"  {statistics.median(times):7.1f} ms  {found.total:9,} found  {shown}")
-        command = [sys.executable, "-m", "barnabas", "logs", "search", QUERIES[0][0], "--since", "1h", "--index", folder]  # fmt: skip
+        barnabas = str(Path(sys.executable).with_name("barnabas"))
+        command = [barnabas, "logs", "search", QUERIES[0][0], "--since", "1h", "--index", folder]  # fmt: skip
         for shown, started in (
             ("the whole command", command),
             ("Python with click alone", [sys.executable, "-c", "import click"]),

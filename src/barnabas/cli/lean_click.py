@@ -1,0 +1,49 @@
+"""click, imported without `inspect` and `uuid`: a third of what a command takes to start, for things that no command uses.
+
+Job: import it with stand-ins in their places. Must not be noticed by anybody else: when click is there they are out of `sys.modules`
+again, and what click asks of them later comes from the real ones.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class _StandIn(ModuleType):
+    """A module until something of it is used that is not here."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        self.leave()
+        return getattr(importlib.import_module(self.__name__), name)
+
+    def leave(self) -> None:
+        """Make room for the real one."""
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+
+
+class _Inspect(_StandIn):
+    """Of `inspect`, what click calls for every option."""
+
+    def cleandoc(self, text: str) -> str:
+        """Put the help of an option straight."""
+        if "\n" in text or "\t" in text:
+            return str(self.__getattr__("cleandoc")(text))
+        return text.lstrip()
+
+
+def import_click() -> None:
+    """Import it, unless it is there."""
+    inspect, uuid = _Inspect("inspect"), _StandIn("uuid")
+    uuid.UUID = object  # type: ignore[attr-defined]  # click names it in the head of a class
+    for each in (inspect, uuid):
+        sys.modules.setdefault(each.__name__, each)
+    try:
+        importlib.import_module("click")
+    finally:
+        inspect.leave()
+        uuid.leave()
+    del uuid.UUID  # from now on the real one
