@@ -130,7 +130,10 @@ def keep(outcome: Outcome, about: history.Circumstances, names: set[str]) -> Non
         return
     if not names:
         history.append(history.line(outcome, about))
-    report.write_docs(outcome, about, plots.write_all(outcome.results, of_part=part), part)
+    is_full = not names and about.scale == FULL.name
+    pieces = report.by_part(outcome, report.PARTS_OF_FULL) if is_full else {part: outcome}
+    for name, piece in pieces.items():
+        report.write_docs(piece, about, plots.write_all(piece.results, of_part=name), name)
     sizing.write_page()
     click.echo(f"written: {report.DOCS}{'' if part else f', {history.HISTORY}'}")
     for text in report.unexplained(report.DOCS.read_text(), outcome.results.values()):

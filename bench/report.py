@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ END = "<!-- end of results -->"
 REASONS = "## What is missed, and why"
 PARTS = ("scaling", "groups", "compaction", "w13", "w14", "templates")
 """Workloads that have a place of their own on the page, written when they are run alone."""
+PARTS_OF_FULL = ("scaling", "groups")
+"""Those that a full run measures as whole as when they are run alone."""
 COLUMNS = ("", "Barnabas", "Apache Kafka", "unit", "ratio", "target", "")
 
 
@@ -179,6 +182,22 @@ def generated(
         end,
     ]
     return "\n".join(out)
+
+
+def by_part(outcome: Outcome, parts: Sequence[str]) -> dict[str, Outcome]:
+    """Split what a run has found into these parts of the page and, under "", the rest."""
+
+    def belongs(workload: str, part: str) -> bool:
+        return workload == part if part else workload not in parts
+
+    return {
+        part: replace(
+            outcome,
+            results={k: r for k, r in outcome.results.items() if belongs(k.split(".")[0], part)},
+            noise={name: runs for name, runs in outcome.noise.items() if belongs(name, part)},
+        )
+        for part in ("", *parts)
+    }
 
 
 def replaced(page: str, text: str, part: str = "") -> str:

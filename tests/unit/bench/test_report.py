@@ -182,3 +182,14 @@ def test_the_plots_of_a_part_leave_that_of_all_ratios_alone(tmp_path):
     assert (tmp_path / "partitions-cpu.svg").exists()
     plots.write_all(results, tmp_path)
     assert (tmp_path / "ratios.svg").exists()
+
+
+def test_a_full_run_writes_the_parts_that_it_has_measured_whole():
+    found = outcome()
+    found.noise["scaling"] = [Noise(0.1, 0.0)]
+    pieces = report.by_part(found, ["scaling"])
+    assert [*pieces["scaling"].results] == [f"scaling.partitions.{n}.cpu" for n in (1, 100, 1000)]
+    assert [*pieces["scaling"].noise] == ["scaling"]
+    assert pieces[""].results.keys() == found.results.keys() - pieces["scaling"].results.keys()
+    assert [*pieces[""].noise] == ["w4", "w11"]
+    assert pieces[""].seconds == found.seconds
