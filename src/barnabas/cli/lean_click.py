@@ -6,7 +6,6 @@ again, and what click asks of them later comes from the real ones.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from types import ModuleType
 from typing import Any
@@ -14,10 +13,6 @@ from typing import Any
 
 class _StandIn(ModuleType):
     """A module until something of it is used that is not here."""
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        self.leave()
-        return getattr(importlib.import_module(self.__name__), name)
 
     def leave(self) -> None:
         """Make room for the real one."""
@@ -34,15 +29,31 @@ class _Inspect(_StandIn):
             return str(self.__getattr__("cleandoc")(text))
         return text.lstrip()
 
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        self.leave()
+        import inspect
+
+        return getattr(inspect, name)
+
+
+class _Uuid(_StandIn):
+    """Of `uuid` nothing."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        self.leave()
+        import uuid
+
+        return getattr(uuid, name)
+
 
 def import_click() -> None:
     """Import it, unless it is there."""
-    inspect, uuid = _Inspect("inspect"), _StandIn("uuid")
+    inspect, uuid = _Inspect("inspect"), _Uuid("uuid")
     uuid.UUID = object  # type: ignore[attr-defined]  # click names it in the head of a class
     for each in (inspect, uuid):
         sys.modules.setdefault(each.__name__, each)
     try:
-        importlib.import_module("click")
+        import click  # noqa: F401
     finally:
         inspect.leave()
         uuid.leave()
