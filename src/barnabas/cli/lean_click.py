@@ -1,4 +1,4 @@
-"""click, imported without `inspect` and `uuid`: a third of what a command takes to start, for things that no command uses.
+"""click, imported without `inspect` and `uuid`, which it hardly uses: a sixth of what a command takes to start that needs neither.
 
 Job: import it with stand-ins in their places. Must not be noticed by anybody else: when click is there they are out of `sys.modules`
 again, and what click asks of them later comes from the real ones.
