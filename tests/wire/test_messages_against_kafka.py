@@ -173,10 +173,8 @@ def ask_kafka(tmp_path_factory):
 def _releases(group: str) -> list[dict[str, Schema]]:
     try:
         return generate_messages.load_releases(group)
-    except (FileNotFoundError, subprocess.CalledProcessError) as error:
-        pytest.skip(
-            f"the jars with the schemas are not here, and Maven could not fetch them: {error}"
-        )
+    except FileNotFoundError as error:
+        pytest.skip(f"the jars with the schemas could not be had: {error}")
 
 
 def _compare(cases: list[Case], answers: list[str]) -> None:
