@@ -1,5 +1,5 @@
 # `make help` lists everything. `make up` and `make test` do all their own set-up.
-PYTHON ?= python3
+PYTHON ?= $(shell sh tools/find-python)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -15,7 +15,7 @@ endif
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test collected check unit sim fuzz compat chaos demo bench compiled generate lock clean
+.PHONY: help up test peers collected check unit sim fuzz compat chaos demo bench compiled generate lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -31,23 +31,26 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $@
 
 # Spark is 900 MB: only what runs it brings it in. Most of its Python is never imported here, so it is compiled when it is (half a minute of CPU less).
+# -qq: pip would warn of how Spark is packaged, which nobody here can change.
 $(SPARK_STAMP): requirements-spark.lock $(STAMP)
 	@echo "installing Spark into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements-spark.lock
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --require-hashes -r requirements-spark.lock
 	@touch $@
 
 up: $(STAMP) ## Start a broker on 127.0.0.1:9092 (ARGS="--listen ... --data-dir ...")
 	@exec $(BIN)/barnabas up $(ARGS)
 
-test: $(SPARK_STAMP) ## Run everything that CI runs
+test: ## Run everything that CI runs
 	@$(MAKE) --no-print-directory -j 2 check collected
 	$(CACHED) $(BIN)/pytest -n 4 --dist loadfile --max-worker-restart 0 $(ARGS)
 
-# Beside the checks, which keep one core busy: what the tests need from elsewhere, Spark's classes as the JVM maps them (each of the
-# tests' Sparks starts with half the CPU), and the tests' byte code.
+# What keeps one core busy stands beside what keeps the other: what the tests need from elsewhere beside Spark's installation; Spark's classes
+# as the JVM maps them (each of the tests' Sparks starts with half the CPU) and the tests' byte code beside the checks.
 CACHED := XDG_CACHE_HOME=$(CURDIR)/$(VENV)/cache
-collected: $(SPARK_STAMP)
+peers: $(STAMP)
 	@sh tools/fetch-peers
+
+collected: $(SPARK_STAMP) peers
 	@$(CACHED) $(BIN)/python -m barnabas.pipelines.archive_training >/dev/null 2>&1 || true
 	@$(BIN)/pytest --collect-only -q $(ARGS) >/dev/null || true
 
@@ -68,8 +71,7 @@ fuzz: $(STAMP) ## Fuzz every API and version, for SECONDS=600 a lone broker, the
 	$(BIN)/python tools/fuzz.py --seconds $(or $(SECONDS),600) $(ARGS)
 	$(BIN)/python tools/fuzz.py --cluster --seconds $(or $(SECONDS),120) $(ARGS)
 
-compat: $(SPARK_STAMP) ## Real clients against a real broker
-	@sh tools/fetch-peers
+compat: $(SPARK_STAMP) peers ## Real clients against a real broker
 	$(BIN)/pytest tests/compat $(ARGS)
 
 chaos: $(SPARK_STAMP) ## kill -9, full disks, hostile clients, broken clusters: CHAOS_ROUNDS=20, CHAOS_SEED=N again
