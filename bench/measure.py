@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -136,7 +137,7 @@ class Watch:
 
 
 def machine_name() -> str:
-    """Describe the machine: processor, cores, memory, kernel."""
+    """Describe the machine: processor, cores, memory, kernel, Python."""
     cpu = next(
         (
             line.partition(":")[2].strip()
@@ -146,4 +147,10 @@ def machine_name() -> str:
         os.uname().machine,
     )
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return f"{cpu}, {CORES} cores, {pages / 2**30:.0f} GiB, Linux {os.uname().release}"
+    return f"{cpu}, {CORES} cores, {pages / 2**30:.0f} GiB, Linux {os.uname().release}, {python_name()}"
+
+
+def python_name() -> str:
+    """Name the Python that Barnabas runs on: how it was built counts, and only the system's is known to be built well."""
+    number = ".".join(map(str, sys.version_info[:3]))
+    return f"the system's Python {number}" if sys.base_prefix == "/usr" else f"Python {number}"

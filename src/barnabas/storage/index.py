@@ -40,7 +40,7 @@ _BLOCK_BYTES: Final = 4096
 class Index:
     """See the module. `last` is the last entry, None while there is none."""
 
-    __slots__ = ("_entry", "_parts", "file", "last")
+    __slots__ = ("_entry", "_is_synced", "_parts", "file", "last")
 
     def __init__(self, file: File, entry: Struct) -> None:
         """Take an empty file; `load` takes what is in one that is not."""
@@ -49,6 +49,8 @@ class Index:
         # (bytes in the file, tail): one tuple, so that a reader never sees one without the other.
         self._parts: tuple[int, bytearray] = (0, bytearray())
         self.last: tuple[int, int] | None = None
+        #: The file is on the medium as it is; of one that somebody else wrote that is not known.
+        self._is_synced = False
 
     def __len__(self) -> int:
         """Count the entries."""
@@ -93,13 +95,29 @@ class Index:
         saved, tail = self._parts
         if tail:
             self.file.write(saved, (tail,))
+            self._is_synced = False
             self._parts = (saved + len(tail), bytearray())
 
     def reset(self) -> None:
         """Drop every entry, on disk too."""
         self.file.truncate(0)
+        self._is_synced = False
         self._parts = (0, bytearray())
         self.last = None
+
+    def sync(self) -> None:
+        """Bring the file to the medium, unless it is there. Blocks.
+
+        Where every record is synced most syncs find no new entry here, and one that brings nothing still costs a flush of the disk's cache.
+        """
+        if self._is_synced:
+            return
+        self._is_synced = True  # first: the loop may write again while this runs
+        try:
+            self.file.sync()
+        except OSError:
+            self._is_synced = False
+            raise
 
     # Cutting off the end
 
@@ -122,6 +140,7 @@ class Index:
         """Cut the file down to the entries that are kept in it."""
         if self.file.size() > self._parts[0]:
             self.file.truncate(self._parts[0])
+            self._is_synced = False
 
     def load(self, saved_bytes: int) -> bool:
         """Take entries that are in the file; tell whether they look right: whole, and the last keys rise.

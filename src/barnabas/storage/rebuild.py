@@ -79,7 +79,7 @@ def write_indexes(disk: Disk, directory: str, base_offset: int, log_path: str) -
     _add_time(times, largest)
     for index in (offsets, times):
         index.spill()
-        index.file.sync()
+        index.sync()
         index.file.close()
 
 

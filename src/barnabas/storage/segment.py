@@ -214,8 +214,8 @@ class Segment:
         """Bring data and then indexes to the medium. Blocks."""
         self.unsynced = False  # first: the loop may write again while this runs
         self.log.sync()
-        self.offset_index.file.sync()
-        self.time_index.file.sync()
+        self.offset_index.sync()
+        self.time_index.sync()
         self.aborted.sync()
 
     def close(self) -> None:

@@ -167,3 +167,44 @@ def test_a_cut_index_is_as_if_the_rest_had_never_been(kept, by_value):
     assert again.load(index.file.size())
     assert len(again) == kept + 1
     assert again.find(999) == index.find(999)
+
+
+@pytest.mark.parametrize("change", ["spill", "trim", "reset"])
+def test_a_changed_file_is_brought_to_the_medium_and_one_that_is_there_is_left_alone(change):
+    disk, index = filled(5, spill_at=(4,))
+    index.sync()
+    disk.fail_path(PATH)
+    index.sync()  # nothing new: the disk is not asked
+    disk.heal()
+    if change == "spill":
+        index.add(60, 5)
+        index.spill()
+    elif change == "trim":
+        index.keep_keys_below(30)
+        index.trim()
+    else:
+        index.reset()
+    wanted = disk.contents()[PATH]
+    index.sync()
+    disk.sync_dir("/data/topic-0")
+    disk.crash()
+    assert disk.contents()[PATH] == wanted
+
+
+def test_a_file_whose_sync_failed_does_not_count_as_synced():
+    disk, index = filled(5, spill_at=(4,))
+    disk.fail_path(PATH)
+    for _ in range(2):
+        with pytest.raises(OSError, match=PATH):
+            index.sync()
+
+
+def test_what_somebody_else_wrote_is_brought_to_the_medium():
+    disk, before = filled(5, spill_at=(4,))
+    index = Index(disk.open(PATH), OFFSET_ENTRY)
+    index.load(before.saved_bytes)
+    index.sync()
+    wanted = disk.contents()[PATH]
+    disk.sync_dir("/data/topic-0")
+    disk.crash()
+    assert disk.contents()[PATH] == wanted
