@@ -15,7 +15,7 @@ endif
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test peers collected check unit sim fuzz compat chaos demo bench compiled generate lock clean
+.PHONY: help up test quick collected peers check lint types unit sim fuzz compat chaos demo bench compiled generate lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -40,25 +40,32 @@ $(SPARK_STAMP): requirements-spark.lock $(STAMP)
 up: $(STAMP) ## Start a broker on 127.0.0.1:9092 (ARGS="--listen ... --data-dir ...")
 	@exec $(BIN)/barnabas up $(ARGS)
 
+# Beside each other, since each keeps one core busy: the unit tests, and all that must be there before the others.
 test: ## Run everything that CI runs
-	@$(MAKE) --no-print-directory -j 2 check collected
-	$(CACHED) $(BIN)/pytest -n 4 --dist loadfile --max-worker-restart 0 $(ARGS)
+	@$(MAKE) --no-print-directory --output-sync -j 2 $(if $(ARGS),,quick) check collected
+	$(CACHED) $(BIN)/pytest -n 5 --dist loadfile --max-worker-restart 0 $(or $(ARGS),--ignore tests/unit)
 
-# What keeps one core busy stands beside what keeps the other: what the tests need from elsewhere beside Spark's installation; Spark's classes
-# as the JVM maps them (each of the tests' Sparks starts with half the CPU) and the tests' byte code beside the checks.
+quick: $(STAMP)
+	$(BIN)/pytest -q tests/unit
+
+# What tests need from elsewhere; Spark's classes as the JVM maps them (each of the tests' Sparks starts with half the CPU); the tests' byte code.
 CACHED := XDG_CACHE_HOME=$(CURDIR)/$(VENV)/cache
-peers: $(STAMP)
-	@sh tools/fetch-peers
-
 collected: $(SPARK_STAMP) peers
 	@$(CACHED) $(BIN)/python -m barnabas.pipelines.archive_training >/dev/null 2>&1 || true
 	@$(BIN)/pytest --collect-only -q $(ARGS) >/dev/null || true
 
-check: $(SPARK_STAMP) ## Formatting, lint, types, import contracts, dependencies that are known to be bad
+peers: $(STAMP)
+	@sh tools/fetch-peers
+
+check: lint types ## Formatting, lint, types, import contracts, dependencies that are known to be bad
+
+lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+types: $(SPARK_STAMP)
+	$(BIN)/mypy
 	$(BIN)/python tools/audit_dependencies.py requirements.lock requirements-spark.lock
 
 unit: $(STAMP) ## Only the quick tests: no Java, no other process
