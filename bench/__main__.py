@@ -123,7 +123,7 @@ def keep(outcome: Outcome, about: history.Circumstances, names: set[str]) -> Non
         for text in history.changes(outcome.results, before) or ["nothing with a target changed"]:
             click.echo(f"  {text}")
     click.echo(f"\nevery sample: {history.write_results(outcome, about)}")
-    part = next((part for part in report.PARTS if names == {part}), "")
+    part = report.part_of(names, compiled=history.is_compiled())
     if outcome.failures or (names and not part):
         plots.write_all(outcome.results, history.RESULTS / "plots")
         click.echo(f"plots: {history.RESULTS / 'plots'}")

@@ -25,6 +25,8 @@ PARTS = ("scaling", "groups", "compaction", "w13", "w14", "templates")
 """Workloads that have a place of their own on the page, written when they are run alone."""
 PARTS_OF_FULL = ("scaling", "groups")
 """Those that a full run measures as whole as when they are run alone."""
+COMPILED, OF_COMPILED = "compiled", {"w4"}
+"""The part for what `make compiled` made, and the workloads that it is worth the most to."""
 COLUMNS = ("", "Barnabas", "Apache Kafka", "unit", "ratio", "target", "")
 
 
@@ -147,11 +149,19 @@ def noise_rows(noise: dict[str, list[Noise]]) -> list[str]:
     ]
 
 
+def part_of(names: set[str], *, compiled: bool) -> str:
+    """Name the part of the page that a run of these workloads alone fills; none if it has no place there."""
+    if compiled:
+        return COMPILED if names == OF_COMPILED else ""
+    return next((part for part in PARTS if names == {part}), "")
+
+
 def marks(part: str = "") -> tuple[str, str]:
     """Where the results of a whole run stand in the page, or those of a workload that was run alone."""
     if not part:
         return BEGIN, END
-    command = f"make bench ONLY={part}"
+    only = f"{','.join(OF_COMPILED)} COMPILED=1" if part == COMPILED else part
+    command = f"make bench ONLY={only}"
     return f"<!-- {part}: written by `{command}`, do not edit -->", f"<!-- end of {part} -->"
 
 

@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 from bench import clients, machine
 from bench.clients import Sending
 from bench.figures import Figure
+from bench.frames import Batch
 from bench.plan import Skip, Step
 from bench.workloads.units import GB
 
 if TYPE_CHECKING:
     from bench.plan import Bench
+
+
+GOING_ON = Batch(5, 1024)
+"""What the writer beside a backlog sends each millisecond, as a linger of 1 ms would make it of 5,000 records/s."""
+GOING_ON_S = 600
 
 
 def w6(s: float) -> list[Step]:
@@ -67,16 +73,17 @@ def run_w7_cold(bench: Bench, name: str) -> dict[str, float]:
 
 
 def drain_backlog(bench: Bench, name: str, key: str, *, cold: bool = False) -> dict[str, float]:
-    """5,000 records/s go on being written."""
+    """5,000 records/s go on being written, by the load generator: librdkafka's program takes most of a core to keep that pace."""
     broker, count = bench.broker(name), bench.scale.backlog
     with bench.topic(broker, 16) as places:
         topic = places[0].topic
         clients.produce(bench.tools, broker, topic, Sending(count, 1024))
         if cold:
             machine.empty_page_cache()
-        going_on = Sending(1_000_000_000, 1024, rate=5_000)
+        file = bench.produce_file(places, GOING_ON)
+        pace = {"connections": 1, "depth": 16, "rate": 1_000, "seconds": GOING_ON_S}
         with (
-            clients.beside(clients.producing(bench.tools, broker, topic, going_on)),
+            clients.beside(clients.loadgen(bench.tools, broker, "requests", produce=file, **pace)),
             bench.watch(broker, key) as watch,
         ):
             done = clients.consume(bench.tools, broker, topic, 16, count)
