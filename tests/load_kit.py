@@ -79,9 +79,9 @@ class Load:
         self._last_ack_s[partition] = now_s
         number, key = int(message.value()), (self._topic, partition)
         if error is None:
+            # None of a repeated batch that the broker knows it has, and no longer where.
             self.acked[number] = (partition, message.offset())
-            offset = message.offset() if message.offset() >= 0 else None
-            self.history.add("producer", Send(key, message.value(), offset))
+            self.history.add("producer", Send(key, message.value(), message.offset()))
         else:
             self.failed.append((number, str(error)))
             self.history.add("producer", Send(key, message.value()), outcome=Outcome.INFO)
@@ -100,8 +100,9 @@ class Load:
         )
 
     def of(self, partition):
-        """Offsets of one partition that were acknowledged."""
-        return [at[1] for at in list(self.acked.values()) if at[0] == partition]
+        """Offsets of one partition that were acknowledged, as far as they were told."""
+        told = [at[1] for at in list(self.acked.values()) if at[0] == partition]
+        return [offset for offset in told if offset is not None]
 
     def take_longest_gap(self):
         """Return for how many seconds nothing of a partition was acknowledged, at most, since this was last asked."""
