@@ -42,7 +42,7 @@ up: $(STAMP) ## Start a broker on 127.0.0.1:9092 (ARGS="--listen ... --data-dir 
 
 # Beside each other, since each keeps one core busy: the unit tests, and all that must be there before the others.
 test: ## Run everything that CI runs
-	@$(MAKE) --no-print-directory --output-sync=line -j 2 $(if $(ARGS),,quick) check collected
+	@$(MAKE) --no-print-directory $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) -j 2 $(if $(ARGS),,quick) check collected
 	$(CACHED) $(BIN)/pytest -n 5 --dist loadfile --max-worker-restart 0 $(or $(ARGS),--ignore tests/unit)
 
 quick: $(STAMP)

@@ -124,13 +124,14 @@ def keep(outcome: Outcome, about: history.Circumstances, names: set[str]) -> Non
             click.echo(f"  {text}")
     click.echo(f"\nevery sample: {history.write_results(outcome, about)}")
     part = report.part_of(names, compiled=history.is_compiled())
-    if outcome.failures or (names and not part):
+    is_whole = not names and not history.is_compiled()
+    if outcome.failures or not (part or is_whole):
         plots.write_all(outcome.results, history.RESULTS / "plots")
         click.echo(f"plots: {history.RESULTS / 'plots'}")
         return
-    if not names:
+    if is_whole:
         history.append(history.line(outcome, about))
-    is_full = not names and about.scale == FULL.name
+    is_full = is_whole and about.scale == FULL.name
     pieces = report.by_part(outcome, report.PARTS_OF_FULL) if is_full else {part: outcome}
     for name, piece in pieces.items():
         report.write_docs(piece, about, plots.write_all(piece.results, of_part=name), name)

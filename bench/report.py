@@ -160,7 +160,7 @@ def marks(part: str = "") -> tuple[str, str]:
     """Where the results of a whole run stand in the page, or those of a workload that was run alone."""
     if not part:
         return BEGIN, END
-    only = f"{','.join(OF_COMPILED)} COMPILED=1" if part == COMPILED else part
+    only = f"{','.join(sorted(OF_COMPILED))} COMPILED=1" if part == COMPILED else part
     command = f"make bench ONLY={only}"
     return f"<!-- {part}: written by `{command}`, do not edit -->", f"<!-- end of {part} -->"
 

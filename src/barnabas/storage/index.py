@@ -94,8 +94,9 @@ class Index:
         """Write the tail to the file. On an error everything is as before, to be tried again."""
         saved, tail = self._parts
         if tail:
-            self.file.write(saved, (tail,))
             self._is_synced = False
+            self.file.write(saved, (tail,))
+            self._is_synced = False  # again: a sync may have come before the bytes
             self._parts = (saved + len(tail), bytearray())
 
     def reset(self) -> None:
@@ -106,7 +107,7 @@ class Index:
         self.last = None
 
     def sync(self) -> None:
-        """Bring the file to the medium, unless it is there. Blocks.
+        """Bring the file to the medium, unless it is there. Blocks; one at a time.
 
         Where every record is synced most syncs find no new entry here, and one that brings nothing still costs a flush of the disk's cache.
         """

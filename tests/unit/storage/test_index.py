@@ -208,3 +208,35 @@ def test_what_somebody_else_wrote_is_brought_to_the_medium():
     disk.sync_dir("/data/topic-0")
     disk.crash()
     assert disk.contents()[PATH] == wanted
+
+
+class FileWithASyncBeside:
+    """A file that is written while another thread syncs: right before its bytes are there, or right after."""
+
+    def __init__(self, file, *, is_before, sync):
+        self._file, self._is_before, self._sync = file, is_before, sync
+
+    def write(self, position, buffers):
+        if self._is_before:
+            self._sync()
+        self._file.write(position, buffers)
+        if not self._is_before:
+            self._sync()
+
+    def sync(self):
+        self._file.sync()
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_a_sync_beside_a_spill_does_not_count_for_it(is_before):
+    disk, index = filled(5, spill_at=(4,))
+    index.sync()
+    index.add(60, 5)
+    index.file = FileWithASyncBeside(index.file, is_before=is_before, sync=index.sync)
+    index.spill()
+    index.sync()
+    wanted = disk.contents()[PATH]
+    disk.sync_dir("/data/topic-0")
+    disk.crash()
+    assert disk.contents()[PATH] == wanted
+    assert len(wanted) == 6 * OFFSET_ENTRY.size
