@@ -1,12 +1,18 @@
 """What all tests share: property tests try the same examples in every run, so that a failure comes back, and take the time that they take.
 
+Ctrl-C counts in tests and in what they start also where a shell runs them in the background, which has it ignored.
+
 With BARNABAS_EXPLORE=1 they try new ones: do that beside a change to what they test, and keep what is found as a
 unit test.
 """
 
 import os
+import signal
 
 from hypothesis import settings
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", derandomize=False, deadline=None)
