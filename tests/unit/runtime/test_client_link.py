@@ -267,7 +267,9 @@ def test_a_session_is_renewed_before_it_ends(serve):
     accepted = SaslAuthenticateResponse(error_message=None, session_lifetime_ms=1)
     server = serve(_17=lambda head: SaslHandshakeResponse(mechanisms=[]), _36=lambda head: accepted)
     with client_of(server, sasl_mechanism="PLAIN", **LOGIN) as client:
-        while server.seen.count(AUTHENTICATE) < 2:  # how many requests fit into a millisecond, nobody knows
+        while (
+            server.seen.count(AUTHENTICATE) < 2
+        ):  # how many requests fit into a millisecond, nobody knows
             client.metadata([])
     assert METADATA in server.seen
 
