@@ -100,6 +100,9 @@ class File(Protocol):
     def cached(self, position: int, size: int) -> bool:
         """Tell whether reading this range would not wait for the medium, as far as can be told."""
 
+    def load(self, position: int, size: int) -> None:
+        """Return when this range is in memory; what follows it may be on its way then. Blocks: background only."""
+
     def fileno(self) -> int:
         """Return a descriptor that stays good until the next call of any File method on this disk."""
 
@@ -165,6 +168,10 @@ class FileSlice:
     def read(self) -> bytes:
         """Return the bytes: for links that cannot sendfile, and for tests."""
         return self.file.read(self.position, self.size)
+
+    def load(self) -> None:
+        """Bring the bytes into memory. Blocks: background only."""
+        self.file.load(self.position, self.size)
 
 
 @dataclass(slots=True, frozen=True)

@@ -11,7 +11,7 @@ done for each is kept short.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas.model.errors import ErrorCode
 from barnabas.ports import FileSlice, WouldBlock
@@ -19,7 +19,7 @@ from barnabas.wire.batch import BatchError
 from barnabas.wire.fetch_writer import NO_REPLICA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
@@ -104,7 +104,8 @@ class Look:
         self.readings: list[Reading] = []
         self.size_bytes = 0
         self.has_failed = False
-        self.cold: list[tuple[Replica, Wanted]] = []
+        #: With the offset below which there is something for the reader.
+        self.cold: list[tuple[Replica, Wanted, int]] = []
 
     def at(self, partitions: Sequence[Wanted]) -> Look:
         """Look at these, one after the other, and at more with the next call."""
@@ -168,7 +169,7 @@ class Look:
             if self._committed_only:
                 reading.aborted = self._find_aborted(replica, wanted.fetch_offset, found)
         except WouldBlock:
-            self.cold.append((replica, wanted))
+            self.cold.append((replica, wanted, bound))
             return None
         except OSError as problem:
             replica.on_disk_error(problem, "read")
@@ -188,26 +189,35 @@ class Look:
             for one in replica.log.aborted_transactions(offset, found, nowait=self._nowait)
         ]
 
-    def warm(self, max_bytes: int) -> Iterator[tuple[Replica, Start]]:
-        """Give what brings each cold range into memory, in the background."""
-        for replica, wanted in self.cold:
-            committed_only = self._committed_only
-            bound = replica.last_stable_offset if committed_only else replica.state.high_watermark
-            room = min(wanted.max_bytes, max_bytes)
-            job = _warming_job(
-                replica, wanted.fetch_offset, room, bound, committed_only=committed_only
-            )
-            yield replica, partial(self._node.world.background.run, job)
+    @property
+    def warming(self) -> Start:
+        """Start to bring what is cold into memory, as far as there is room for it; gives who could not be read, and why."""
+        wanted = [
+            (replica, one.fetch_offset, one.max_bytes, bound) for replica, one, bound in self.cold
+        ]
+        job = partial(_load, wanted, self._room, committed_only=self._committed_only)
+        return partial(self._node.world.background.run, job)
 
 
-def _warming_job(
-    replica: Replica, offset: int, room: int, end_offset: int, *, committed_only: bool
-) -> Any:  # noqa: ANN401
-    def warm() -> None:
-        found = replica.log.read(offset, room, end_offset=end_offset, min_one=True, nowait=False)
-        if found is not None:
-            found.read()
+def _load(
+    wanted: Sequence[tuple[Replica, int, int, int]], room: int, *, committed_only: bool
+) -> list[tuple[Replica, OSError]]:
+    """Load one after the other in one job: while one is waited for, what lies behind those before it is coming already."""
+    problems = []
+    for replica, offset, max_bytes, end_offset in wanted:
+        if room <= 0:
+            break
+        log, limit = replica.log, min(max_bytes, room)
+        try:
+            found = log.read(offset, limit, end_offset=end_offset, min_one=True, nowait=False)
+            if found is None:
+                continue
+            found.load()
             if committed_only:
-                replica.log.aborted_transactions(offset, found, nowait=False)
-
-    return warm
+                log.aborted_transactions(offset, found, nowait=False)
+            room -= found.size
+        except OSError as problem:
+            problems.append((replica, problem))
+        except BatchError:
+            continue  # reading again tells
+    return problems

@@ -37,6 +37,8 @@ MIN_OPEN_FILES: Final = 16
 KEPT_OPEN_FILES: Final = 2_000
 #: One probe per read-ahead window of Linux: what is read at once is there or away at once.
 PROBE_STEP_BYTES: Final = 128 * 1024
+#: How much behind a cold range is asked for with it: what the next few fetches of a reader want.
+READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
 #: The most buffers one pwritev takes (POSIX guarantees 16, Linux and macOS take 1024).
 BUFFERS_PER_WRITE: Final = 1024
 
@@ -44,6 +46,8 @@ _PAGE_BYTES: Final = 4096
 _CLOSED: Final = -1
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _FILE_MODE: Final = 0o644
+#: Systems and file systems that send to sockets only, or not at all.
+_NOT_SENT: Final = frozenset({errno.EINVAL, errno.ENOTSOCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 def descriptor_limit() -> int:
@@ -140,6 +144,14 @@ class RealFile:
         self._pins.append(None)
         try:
             return _is_cached(self._descriptor(), position, size)
+        finally:
+            self._unpin()
+
+    def load(self, position: int, size: int) -> None:
+        """Have the page cache filled, also ahead of the range, and wait for the range."""
+        self._pins.append(None)
+        try:
+            _load(self._descriptor(), position, size)
         finally:
             self._unpin()
 
@@ -466,6 +478,29 @@ def _is_cached(fd: int, position: int, size: int) -> bool:
     except OSError:
         return True  # The file system does not know the flag; a real error shows when reading.
     return True
+
+
+def _load(fd: int, position: int, size: int) -> None:
+    """Ask for more than is waited for: who reads on finds it there, and the disk is asked for much at once.
+
+    What is waited for is sent to nowhere: then its pages are there, and nobody has copied them.
+    """
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(fd, position, size + READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+    end = position + size
+    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        while position < end and (sent := os.sendfile(nowhere, fd, position, end - position)):
+            position += sent
+    except OSError as problem:
+        if problem.errno not in _NOT_SENT:
+            raise
+        while position < end and (
+            piece := os.pread(fd, min(end - position, PROBE_STEP_BYTES), position)
+        ):
+            position += len(piece)
+    finally:
+        os.close(nowhere)
 
 
 def _sync_data(fd: int) -> None:

@@ -50,6 +50,9 @@ class ReadOnlyFile:
         """Nobody waits here."""
         return True
 
+    def load(self, position: int, size: int) -> None:
+        """Do nothing: nobody asks what is in memory."""
+
     def fileno(self) -> int:
         """Return the descriptor."""
         return self._disk.descriptor(self.path)

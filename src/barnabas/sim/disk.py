@@ -163,6 +163,10 @@ class SimFile:
         """Tell whether the file has been read since `SimDisk.chill`."""
         return not self._enter().cold
 
+    def load(self, position: int, size: int) -> None:
+        """Bring the file into memory."""
+        self._enter().cold = False
+
     def fileno(self) -> int:
         """There are no descriptors here: links in the simulator take the bytes."""
         raise OSError(errno.EBADF, "a simulated file has no descriptor", self.path)

@@ -24,7 +24,6 @@ from barnabas.core.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, 
 from barnabas.core.waiting import Waiter
 from barnabas.model.acl import CLUSTER_NAME, Operation, ResourceType
 from barnabas.model.errors import ErrorCode, KafkaError
-from barnabas.wire.batch import BatchError
 from barnabas.wire.fetch_writer import FetchWriter
 from barnabas.wire.messages.fetch import (
     EpochEndOffset,
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from barnabas.broker.fetch_wanted import Partitions
     from barnabas.broker.metrics import Metrics
     from barnabas.broker.pieces import Response
+    from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
 
 #: Partitions that are looked at at once: 5 µs each, at worst.
@@ -376,20 +376,18 @@ class _Fetch:
         return not self._committed_only or now_ms >= self._deadline_ms
 
     def _after_warming(self) -> Task[_Answer | FetchResponse]:
-        """Bring cold ranges into memory, then read as usual."""
+        """Bring cold ranges into memory, then look again; what is still cold is left for the next fetch, if there is anything else."""
         yield from self._warm()
-        self._look(nowait=False)
+        found = self._look(nowait=True)
+        if found.cold and not found.size_bytes:
+            self._look(nowait=False)
         return self._response()
 
     def _warm(self) -> Task[None]:
         """Bring cold ranges into memory in the background."""
-        for replica, start in self._found.warm(self.call.request.max_bytes):
-            try:
-                yield start
-            except OSError as problem:
-                replica.on_disk_error(problem, "read")
-            except BatchError:
-                continue  # reading again tells
+        problems: list[tuple[Replica, OSError]] = yield self._found.warming
+        for replica, problem in problems:
+            replica.on_disk_error(problem, "read")
 
     def hold(self) -> None:
         """Wait until the node answers those who wait."""

@@ -1,5 +1,6 @@
 """Fetch: what is there, what is waited for, sessions, limits, cold reads."""
 
+import errno
 import gc
 from contextlib import contextmanager, nullcontext
 
@@ -10,6 +11,7 @@ from barnabas.broker import fetch_wanted
 from barnabas.broker.api import fetch
 from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode
+from barnabas.sim.disk import SimFile
 from barnabas.sim.world import MS
 from barnabas.wire import batch
 from barnabas.wire.batch import Record, headers
@@ -346,6 +348,72 @@ def test_cold_bytes_are_brought_into_memory_off_the_loop(kit):
     found = partitions(kit.ask(request({0: 0}), 12))[0]
     assert bases(found) == [0, 5, 10]
     assert reads
+
+
+def chill(kit, index):
+    """Let a partition's files be out of memory; they have been looked at before."""
+    kit.ask(request({index: 0}), 12)
+    for name in kit.disk.list(f"{DATA}/t-{index}"):
+        kit.disk.chill(f"{DATA}/t-{index}/{name}")
+
+
+def note_loads(monkeypatch):
+    loads = []
+    load = SimFile.load
+
+    def noted(file, position, size):
+        loads.append((file.path.split("/")[-2], position, size))
+        load(file, position, size)
+
+    monkeypatch.setattr(SimFile, "load", noted)
+    return loads
+
+
+def test_no_more_is_brought_into_memory_than_the_answer_has_room_for(kit, monkeypatch):
+    for index in (0, 1, 2):
+        kit.produce("t", index, count=50)
+    kit.restart()
+    for index in (0, 1, 2):
+        chill(kit, index)
+    loads = note_loads(monkeypatch)
+    size = kit.node.replicas.get("t", 0).log.size_bytes
+    found = partitions(kit.ask(request({0: 0, 1: 0, 2: 0}, max_bytes=2 * size), 12))
+    assert [len(found[index].records) for index in (0, 1, 2)] == [size, size, 0]
+    assert loads == [("t-0", 0, size), ("t-1", 0, size)]
+
+
+def test_what_left_memory_again_at_once_is_sent_all_the_same(kit, monkeypatch):
+    kit.produce("t", count=5)
+    kit.restart()
+    chill(kit, 0)
+    monkeypatch.setattr(SimFile, "load", lambda *_: None)
+    assert bases(partitions(kit.ask(request({0: 0}), 12))[0]) == [0]
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.EMFILE])
+def test_a_range_that_cannot_be_loaded(kit, monkeypatch, code):
+    """A disk that fails is offline; for what passes, the others are served and the next fetch tries again."""
+    for index in (0, 1):
+        kit.produce("t", index, count=5)
+    kit.restart()
+    for index in (0, 1):
+        chill(kit, index)
+    load = SimFile.load
+
+    def fail(file, position, size):
+        if "/t-0/" in file.path:
+            raise OSError(code, "no", file.path)
+        load(file, position, size)
+
+    monkeypatch.setattr(SimFile, "load", fail)
+    found = partitions(kit.ask(request({0: 0, 1: 0}), 12))
+    assert kit.node.replicas.get("t", 0).offline == (code == errno.EIO)
+    if code == errno.EIO:
+        assert found[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    else:
+        assert bases(found[1]) == [0]
+        monkeypatch.undo()
+        assert bases(partitions(kit.ask(request({0: 0}), 12))[0]) == [0]
 
 
 def test_a_disk_that_cannot_be_read_takes_the_replica_offline(kit):
