@@ -13,6 +13,7 @@ import logging
 import os
 import select
 import selectors
+import signal
 import threading
 import time
 from collections import deque
@@ -205,6 +206,18 @@ class Loop:
 
     def run_forever(self) -> None:
         """Run until `stop`, on the calling thread."""
+        if threading.current_thread() is not threading.main_thread():
+            self._run()
+            return
+        # Python hands a signal to its handler between two of its instructions. Compiled code has none, so a signal that comes
+        # right before the poll would be seen when that ends: it ends at once.
+        before = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        try:
+            self._run()
+        finally:
+            signal.set_wakeup_fd(before)
+
+    def _run(self) -> None:
         poll, handlers, turn_end = self._poll.poll, self._handlers, self._turn_end
         now_ns = time.monotonic_ns
         while not self._stopping:

@@ -1,6 +1,7 @@
 """The loop, with epoll and without: order of timers, calls from other threads, jobs, the end."""
 
 import os
+import signal
 import threading
 
 import pytest
@@ -123,3 +124,37 @@ def test_polling_again_makes_a_turn_without_waiting_for_events(loop):
     loop.run_forever()
     assert turns[:2] == [1, 0]
     assert not timers
+
+
+def wakeup_fd():
+    fd = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(fd)
+    return fd
+
+
+def test_a_signal_ends_the_poll_by_itself_while_it_runs(loop):
+    """Compiled code hands it to its handler only then."""
+    seen = []
+
+    def look():
+        seen.append(wakeup_fd())
+        loop.stop()
+
+    before = wakeup_fd()
+    loop.post(look)
+    loop.run_forever()
+    assert seen == [loop._wake_write]
+    assert wakeup_fd() == before
+
+
+def test_on_another_thread_signals_are_left_alone(loop):
+    before, seen = wakeup_fd(), []
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    came = threading.Event()
+    loop.post(came.set)
+    came.wait()
+    seen.append(wakeup_fd())
+    loop.stop()
+    thread.join()
+    assert seen == [before]
