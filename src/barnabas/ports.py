@@ -101,7 +101,7 @@ class File(Protocol):
         """Tell whether reading this range would not wait for the medium, as far as can be told."""
 
     def load(self, position: int, size: int) -> None:
-        """Return when this range is in memory; what follows it may be on its way then. Blocks: background only."""
+        """Return when this range is in memory. Blocks: background only."""
 
     def fileno(self) -> int:
         """Return a descriptor that stays good until the next call of any File method on this disk."""

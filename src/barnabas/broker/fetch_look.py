@@ -202,7 +202,7 @@ class Look:
 def _load(
     wanted: Sequence[tuple[Replica, int, int, int]], room: int, *, committed_only: bool
 ) -> list[tuple[Replica, OSError]]:
-    """Load one after the other in one job: while one is waited for, what lies behind those before it is coming already."""
+    """Load one after the other in one job: what lies behind those before is being read ahead meanwhile."""
     problems = []
     for replica, offset, max_bytes, end_offset in wanted:
         if room <= 0:

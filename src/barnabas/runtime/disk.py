@@ -37,8 +37,6 @@ MIN_OPEN_FILES: Final = 16
 KEPT_OPEN_FILES: Final = 2_000
 #: One probe per read-ahead window of Linux: what is read at once is there or away at once.
 PROBE_STEP_BYTES: Final = 128 * 1024
-#: How much behind a cold range is asked for with it: what the next few fetches of a reader want.
-READ_AHEAD_BYTES: Final = 4 * 1024 * 1024
 #: The most buffers one pwritev takes (POSIX guarantees 16, Linux and macOS take 1024).
 BUFFERS_PER_WRITE: Final = 1024
 
@@ -148,7 +146,7 @@ class RealFile:
             self._unpin()
 
     def load(self, position: int, size: int) -> None:
-        """Have the page cache filled, also ahead of the range, and wait for the range."""
+        """Have the page cache filled, and wait for it."""
         self._pins.append(None)
         try:
             _load(self._descriptor(), position, size)
@@ -481,12 +479,11 @@ def _is_cached(fd: int, position: int, size: int) -> bool:
 
 
 def _load(fd: int, position: int, size: int) -> None:
-    """Ask for more than is waited for: who reads on finds it there, and the disk is asked for much at once.
+    """Send it to nowhere: then its pages are there, and nobody has copied them.
 
-    What is waited for is sent to nowhere: then its pages are there, and nobody has copied them.
+    That is a read in order, so the system reads ahead of it in pieces of the size that it likes best. To ask for pages by posix_fadvise
+    brings them one by one: as fast, for nearly twice the processor's time of a reader far behind (Linux 6.18).
     """
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(fd, position, size + READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
     end = position + size
     nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     try:
