@@ -25,16 +25,15 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Barnabas needs Python 3.11 or newer; try make PYTHON=python3.12")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@sh tools/install requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q src/barnabas
 	@touch $@
 
-# Spark is 900 MB: only what runs it brings it in. Most of its Python is never imported here, so it is compiled when it is (half a minute of CPU less).
-# -qq: pip would warn of how Spark is packaged, which nobody here can change.
+# Spark is 900 MB: only what runs it brings it in.
 $(SPARK_STAMP): requirements-spark.lock $(STAMP)
 	@echo "installing Spark into $(VENV) ..."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --require-hashes -r requirements-spark.lock
+	@sh tools/install requirements-spark.lock
 	@touch $@
 
 up: $(STAMP) ## Start a broker on 127.0.0.1:9092 (ARGS="--listen ... --data-dir ...")
@@ -105,6 +104,7 @@ lock: ## Resolve the dependencies again and write both locks
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet pip-tools
 	$(COMPILE) $(foreach each,cli cluster security test dev,--extra $(each)) -o requirements.lock pyproject.toml
+	echo uv | $(COMPILE) --no-annotate -o requirements-uv.lock -
 	$(COMPILE) --extra spark --extra pipelines -c requirements.lock -o requirements-spark.lock pyproject.toml
 
 clean: ## Remove the virtual environment and caches
