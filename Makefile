@@ -6,10 +6,11 @@ STAMP := $(VENV)/.installed
 SPARK_STAMP := $(VENV)/.installed-spark
 ARGS ?=
 
-# COMPILED=1: what `make compiled` made takes the place of the source, in all that is run.
-ifdef COMPILED
-export PYTHONPATH := $(CURDIR)/build/compiled
-endif
+# The busiest modules as C (docs/adr/0010), where there is a C compiler: what brokers run, unless COMPILED=0. Unit tests run the source, unless COMPILED=1.
+COPY := build/compiled
+BUSY := $(if $(filter 0,$(COMPILED)),,PYTHONPATH=$(CURDIR)/$(COPY))
+CALM := $(if $(filter 1,$(COMPILED)),$(BUSY))
+NEEDED := $(if $(BUSY),compiled)
 
 # Whatever the environment says: with their byte code kept, tests are collected in a third of the time, by every worker.
 export PYTHONDONTWRITEBYTECODE :=
@@ -36,16 +37,19 @@ $(SPARK_STAMP): requirements-spark.lock $(STAMP)
 	@sh tools/install requirements-spark.lock
 	@touch $@
 
-up: $(STAMP) ## Start a broker on 127.0.0.1:9092 (ARGS="--listen ... --data-dir ...")
-	@exec $(BIN)/barnabas up $(ARGS)
+up: $(STAMP) $(NEEDED) ## Start a broker on 127.0.0.1:9092 (ARGS="--listen ... --data-dir ...")
+	@$(BUSY) exec $(BIN)/barnabas up $(ARGS)
 
 # Beside each other, since each keeps one core busy: the unit tests, and all that must be there before the others.
 test: ## Run everything that CI runs
-	@$(MAKE) --no-print-directory $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) -j 2 $(if $(ARGS),,quick) check collected
-	$(CACHED) $(BIN)/pytest -n 5 --dist loadfile --max-worker-restart 0 $(or $(ARGS),--ignore tests/unit)
+	@$(MAKE) --no-print-directory $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) -j 2 $(if $(ARGS),,quick) check collected $(NEEDED)
+	$(CACHED) $(BUSY) $(BIN)/pytest -n 5 --dist loadfile --max-worker-restart 0 $(or $(ARGS),--ignore tests/unit)
 
 quick: $(STAMP)
-	$(BIN)/pytest -q tests/unit
+	$(CALM) $(BIN)/pytest -q tests/unit $(PLANTED)
+
+# Its tests plant bugs, by taking the place of methods: of the source, then, not of what is compiled.
+PLANTED := tests/sim/test_checkers.py
 
 # What tests need from elsewhere; Spark's classes as the JVM maps them (each of the tests' Sparks starts with half the CPU); the tests' byte code.
 CACHED := XDG_CACHE_HOME=$(CURDIR)/$(VENV)/cache
@@ -67,8 +71,8 @@ types: $(SPARK_STAMP)
 	$(BIN)/mypy
 	$(BIN)/python tools/audit_dependencies.py requirements.lock requirements-spark.lock
 
-unit: $(STAMP) ## Only the quick tests: no Java, no other process
-	$(BIN)/pytest tests/unit tests/property $(ARGS)
+unit: $(STAMP) $(if $(CALM),compiled) ## Only the quick tests: no Java, no other process
+	$(CALM) $(BIN)/pytest tests/unit tests/property $(ARGS)
 
 sim: $(STAMP) ## Simulate: SEED=123 replays one, SEEDS=0:1000 runs a range
 	$(BIN)/python -m barnabas.sim $(if $(SEED),--seed $(SEED) --trace,--seeds $(or $(SEEDS),0:1000)) $(ARGS)
@@ -77,20 +81,20 @@ fuzz: $(STAMP) ## Fuzz every API and version, for SECONDS=600 a lone broker, the
 	$(BIN)/python tools/fuzz.py --seconds $(or $(SECONDS),600) $(ARGS)
 	$(BIN)/python tools/fuzz.py --cluster --seconds $(or $(SECONDS),120) $(ARGS)
 
-compat: $(SPARK_STAMP) peers ## Real clients against a real broker
-	$(BIN)/pytest tests/compat $(ARGS)
+compat: $(SPARK_STAMP) peers $(NEEDED) ## Real clients against a real broker
+	$(BUSY) $(BIN)/pytest tests/compat $(ARGS)
 
-chaos: $(SPARK_STAMP) ## kill -9, full disks, hostile clients, broken clusters: CHAOS_ROUNDS=20, CHAOS_SEED=N again
-	CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),20) $(BIN)/pytest tests/chaos tests/pipelines/test_pipeline_process.py tests/pipelines/templates/test_once.py tests/pipelines/templates/test_standalone.py -o log_cli=true -o log_cli_level=WARNING $(ARGS)
+chaos: $(SPARK_STAMP) $(NEEDED) ## kill -9, full disks, hostile clients, broken clusters: CHAOS_ROUNDS=20, CHAOS_SEED=N again
+	CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),20) $(BUSY) $(BIN)/pytest tests/chaos tests/pipelines/test_pipeline_process.py tests/pipelines/templates/test_once.py tests/pipelines/templates/test_standalone.py -o log_cli=true -o log_cli_level=WARNING $(ARGS)
 
-demo: $(SPARK_STAMP) ## A broker, generators and two pipelines, live, in two minutes: SECONDS=60
-	@$(BIN)/python tools/demo.py $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
+demo: $(SPARK_STAMP) $(NEEDED) ## A broker, generators and two pipelines, live, in two minutes: SECONDS=60
+	@$(BUSY) $(BIN)/python tools/demo.py $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
 
-bench: $(SPARK_STAMP) ## Against Apache Kafka, 10 minutes: FULL=1, ONLY=w4,w3, QUIET=30, PROFILE=1
-	$(BIN)/python -m bench $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) $(if $(QUIET),--quiet $(QUIET)) $(if $(PROFILE),--profile) $(ARGS)
+bench: $(SPARK_STAMP) $(NEEDED) ## Against Apache Kafka, 10 minutes: FULL=1, ONLY=w4,w3, QUIET=30, PROFILE=1
+	$(BUSY) $(BIN)/python -m bench $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) $(if $(QUIET),--quiet $(QUIET)) $(if $(PROFILE),--profile) $(ARGS)
 
-compiled: $(STAMP) ## Compile the busiest modules; COMPILED=1 then runs them: make up, unit, test, bench
-	$(BIN)/python tools/compile.py
+compiled: $(STAMP) ## Compile the busiest modules: brokers run them, unless COMPILED=0
+	@$(BIN)/python tools/compile.py
 
 generate: $(STAMP) ## Write the generated code and documentation again
 	$(BIN)/python tools/generate_messages.py

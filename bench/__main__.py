@@ -124,7 +124,7 @@ def keep(outcome: Outcome, about: history.Circumstances, names: set[str]) -> Non
             click.echo(f"  {text}")
     click.echo(f"\nevery sample: {history.write_results(outcome, about)}")
     part = report.part_of(names, compiled=history.is_compiled())
-    is_whole = not names and not history.is_compiled()
+    is_whole = not names and history.is_compiled()
     if outcome.failures or not (part or is_whole):
         plots.write_all(outcome.results, history.RESULTS / "plots")
         click.echo(f"plots: {history.RESULTS / 'plots'}")

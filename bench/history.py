@@ -45,7 +45,7 @@ def circumstances(scale: str) -> Circumstances:
     return Circumstances(
         now,
         commit(),
-        barnabas.__version__ + (", compiled" if is_compiled() else ""),
+        barnabas.__version__ + ("" if is_compiled() else ", not compiled"),
         KAFKA_VERSION,
         LIBRDKAFKA,
         measure.machine_name(),
@@ -54,7 +54,7 @@ def circumstances(scale: str) -> Circumstances:
 
 
 def is_compiled() -> bool:
-    """Whether what runs is the build of `make compiled` and not the source."""
+    """Whether what runs is what `make compiled` made, as brokers are started, and not the source."""
     return not str(batch.__file__).endswith(".py")
 
 

@@ -25,8 +25,8 @@ PARTS = ("scaling", "groups", "compaction", "w13", "w14", "templates")
 """Workloads that have a place of their own on the page, written when they are run alone."""
 PARTS_OF_FULL = ("scaling", "groups")
 """Those that a full run measures as whole as when they are run alone."""
-COMPILED, OF_COMPILED = "compiled", {"w4"}
-"""The part for what `make compiled` made, and the workloads that it is worth the most to."""
+SOURCE, OF_SOURCE = "source", {"w4"}
+"""The part for the source as it is, where brokers run what is compiled, and the workloads that compiling is worth the most to."""
 COLUMNS = ("", "Barnabas", "Apache Kafka", "unit", "ratio", "target", "")
 
 
@@ -151,8 +151,8 @@ def noise_rows(noise: dict[str, list[Noise]]) -> list[str]:
 
 def part_of(names: set[str], *, compiled: bool) -> str:
     """Name the part of the page that a run of these workloads alone fills; none if it has no place there."""
-    if compiled:
-        return COMPILED if names == OF_COMPILED else ""
+    if not compiled:
+        return SOURCE if names == OF_SOURCE else ""
     return next((part for part in PARTS if names == {part}), "")
 
 
@@ -160,7 +160,7 @@ def marks(part: str = "") -> tuple[str, str]:
     """Where the results of a whole run stand in the page, or those of a workload that was run alone."""
     if not part:
         return BEGIN, END
-    only = f"{','.join(sorted(OF_COMPILED))} COMPILED=1" if part == COMPILED else part
+    only = f"{','.join(sorted(OF_SOURCE))} COMPILED=0" if part == SOURCE else part
     command = f"make bench ONLY={only}"
     return f"<!-- {part}: written by `{command}`, do not edit -->", f"<!-- end of {part} -->"
 

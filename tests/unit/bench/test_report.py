@@ -166,16 +166,16 @@ def test_the_real_page_gives_a_reason_for_everything_that_it_calls_missed():
 
 
 def test_a_run_fills_the_part_that_is_its_own_or_none():
-    assert report.part_of({"w13"}, compiled=False) == "w13"
-    assert report.part_of({"w4"}, compiled=False) == ""
-    assert report.part_of({"w4"}, compiled=True) == "compiled"
-    assert report.part_of({"w13"}, compiled=True) == ""
-    assert report.part_of(set(), compiled=False) == ""
+    assert report.part_of({"w13"}, compiled=True) == "w13"
+    assert report.part_of({"w4"}, compiled=True) == ""
+    assert report.part_of({"w4"}, compiled=False) == "source"
+    assert report.part_of({"w13"}, compiled=False) == ""
+    assert report.part_of(set(), compiled=True) == ""
 
 
 def test_a_part_of_the_page_is_written_alone():
     page = report.DOCS.read_text()
-    for part in (*report.PARTS, report.COMPILED):
+    for part in (*report.PARTS, report.SOURCE):
         new = report.replaced(page, report.generated(outcome(), ABOUT, [], part), part)
         begin, end = report.marks(part)
         assert "abc1234" in new.partition(begin)[2].partition(end)[0]
