@@ -7,6 +7,8 @@ SPARK_STAMP := $(VENV)/.installed-spark
 ARGS ?=
 
 # The busiest modules as C (docs/adr/0010), where there is a C compiler: what brokers run, unless COMPILED=0. Unit tests run the source, unless COMPILED=1.
+# A profile can name the functions of the source only.
+COMPILED ?= $(if $(PROFILE),0)
 COPY := build/compiled
 BUSY := $(if $(filter 0,$(COMPILED)),,PYTHONPATH=$(CURDIR)/$(COPY))
 CALM := $(if $(filter 1,$(COMPILED)),$(BUSY))
@@ -37,8 +39,9 @@ $(SPARK_STAMP): requirements-spark.lock $(STAMP)
 	@sh tools/install requirements-spark.lock
 	@touch $@
 
-up: $(STAMP) $(NEEDED) ## Start a broker on 127.0.0.1:9092 (ARGS="--listen ... --data-dir ...")
-	@$(BUSY) exec $(BIN)/barnabas up $(ARGS)
+up: $(STAMP) ## Start a broker on 127.0.0.1:9092 (ARGS="--listen ... --data-dir ...")
+	$(if $(BUSY),-@$(BIN)/python tools/compile.py)
+	@exec env $(BUSY) $(BIN)/barnabas up $(ARGS)
 
 # Beside each other, since each keeps one core busy: the unit tests, and all that must be there before the others.
 test: ## Run everything that CI runs
@@ -48,7 +51,7 @@ test: ## Run everything that CI runs
 quick: $(STAMP)
 	$(CALM) $(BIN)/pytest -q tests/unit $(PLANTED)
 
-# Its tests plant bugs, by taking the place of methods: of the source, then, not of what is compiled.
+# Plants bugs by taking the place of methods, which in what is compiled nobody looks up.
 PLANTED := tests/sim/test_checkers.py
 
 # What tests need from elsewhere; Spark's classes as the JVM maps them (each of the tests' Sparks starts with half the CPU); the tests' byte code.

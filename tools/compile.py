@@ -75,14 +75,17 @@ def main() -> None:
         return
     # Apart, and then exchanged: a broker that runs from it finds its modules until then, and nobody a half of it.
     fresh = TARGET.with_name(f"compiled.{os.getpid()}")
-    shutil.copytree(SOURCE, fresh / "barnabas")
-    if before[1] == marks[1]:
-        take_over(fresh)
-    else:
-        compile_in(fresh)
-    (fresh / MARK.name).write_text("\n".join(marks))
-    shutil.rmtree(TARGET, ignore_errors=True)
-    fresh.rename(TARGET)
+    try:
+        shutil.copytree(SOURCE, fresh / "barnabas")
+        if before[1] == marks[1]:
+            take_over(fresh)
+        else:
+            compile_in(fresh)
+        (fresh / MARK.name).write_text("\n".join(marks))
+        shutil.rmtree(TARGET, ignore_errors=True)
+        fresh.rename(TARGET)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _taken_in() -> Iterable[Path]:
@@ -129,10 +132,9 @@ def compile_in(fresh: Path) -> None:
         command, cwd=fresh, env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        shutil.rmtree(fresh)
-        sys.exit(
-            f"{done.stdout[-4000:]}{done.stderr[-4000:]}\nnot compiled; COMPILED=0 does without"
-        )
+        shutil.rmtree(TARGET, ignore_errors=True)  # what is there is of another source
+        words = f"{done.stdout[-4000:]}{done.stderr[-4000:]}"
+        sys.exit(f"{words}\nnot compiled: the source runs as it is")
     for left in ("build", ".mypy_cache"):
         shutil.rmtree(fresh / left, ignore_errors=True)
 
