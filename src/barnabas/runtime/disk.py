@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 #: Room left for sockets, libraries and files that do not go through here.
 RESERVED_DESCRIPTORS: Final = 64
 MIN_OPEN_FILES: Final = 16
-#: So many files stay open however many connections come; of few descriptors, a quarter. (Not Final: tests have another.)
-KEPT_OPEN_FILES = 2_000
+#: So many files stay open however many connections come; of few descriptors, a quarter.
+KEPT_OPEN_FILES: Final = 2_000
 #: One probe per read-ahead window of Linux: what is read at once is there or away at once.
 PROBE_STEP_BYTES: Final = 128 * 1024
 #: The most buffers one pwritev takes (POSIX guarantees 16, Linux and macOS take 1024).

@@ -46,8 +46,8 @@ ACCEPTS_PER_TURN: Final = 64
 ACCEPT_PAUSE_MS: Final = 100
 #: Connections of addresses above their rate that are closed later; more are closed at once.
 REFUSED_MAX: Final = 1000
-#: How long a client may take for its handshake and its login. (Not Final: tests have another.)
-PROOF_MS_MAX = 30_000
+#: How long a client may take for its handshake and its login.
+PROOF_MS_MAX: Final = 30_000
 
 log = logging.getLogger(__name__)
 
@@ -164,8 +164,8 @@ class Server:
         def accept(_events: int) -> None:
             for _ in range(ACCEPTS_PER_TURN):
                 if len(self._connections) >= self._connections_max:
-                    problem = f"there are {self._connections_max}"
-                    self._pause_accepting(listening, accept, self._tell_full(problem))
+                    why = f"there are {self._connections_max}"
+                    self._pause_accepting(listening, accept, self._tell_full(why))
                     return
                 try:
                     sock, _address = listening.accept()
