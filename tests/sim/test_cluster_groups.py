@@ -8,10 +8,12 @@ from barnabas.core.group.records import OffsetCommitted
 from barnabas.sim.cluster_group_run import run_cluster_groups
 
 SEEDS_PER_PUSH = 10
+#: A broker that had just come back, and was not registered yet, took an order meant for its life before: it followed nobody.
+FAILED_ONCE = [1134]
 SEEDS_TO_FIND = 40
 
 
-@pytest.mark.parametrize("seed", range(SEEDS_PER_PUSH))
+@pytest.mark.parametrize("seed", [*range(SEEDS_PER_PUSH), *FAILED_ONCE])
 def test_every_promise_holds(seed):
     verdict = run_cluster_groups(seed)
     assert verdict.violation is None, (

@@ -29,7 +29,7 @@ from barnabas.broker.follower_news import Followers
 from barnabas.broker.forwarding import Forwarding
 from barnabas.broker.in_sync import InSyncKeeper
 from barnabas.broker.lost_logs import LostLogs
-from barnabas.broker.orders import Orders
+from barnabas.broker.orders import NOT_REGISTERED, Orders
 from barnabas.broker.replication_throttle import FOLLOWER, LEADER, ReplicationThrottle
 from barnabas.broker.store_memory import find_forgotten
 from barnabas.broker.tasks import drive
@@ -69,8 +69,8 @@ class Members:
         """Be nobody yet."""
         self._node = node
         self.session_id = 0
-        #: That of the present registration; -1 before the first.
-        self.broker_epoch = -1
+        #: That of the present registration.
+        self.broker_epoch = NOT_REGISTERED
         self.is_registered = False
         self._is_connected = False
         self._suspended_ms = 0

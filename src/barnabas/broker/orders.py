@@ -44,8 +44,10 @@ DELETED: Final = -2
 #: Epochs of a StopReplica that need not be compared: none given, and a topic that is being deleted.
 _ANY_EPOCH: Final = (-1, -2)
 NOBODY: Final = -1
-#: How long to wait before looking again whether a log is still being cut.
-_CUTTING_MS: Final = 10
+#: The broker epoch before the first registration.
+NOT_REGISTERED: Final = -1
+#: How long to wait before looking again whether this broker is registered, or a log still being cut.
+_LOOK_AGAIN_MS: Final = 10
 
 Codes = dict[TopicPartition, ErrorCode]
 
@@ -76,6 +78,14 @@ class Orders:
         self._node.cluster.controller_id = controller_id
         return ErrorCode.NONE
 
+    def _until_registered(self) -> Task[None]:
+        """Wait with the first order until this broker has an epoch: one for an earlier life, of which the controller does not know yet
+        that it is over, could not be told from one for this life, and as in Kafka none is taken before.
+        """
+        node = self._node
+        while node.members.broker_epoch == NOT_REGISTERED and not node.stopping:
+            yield partial(node.pause, _LOOK_AGAIN_MS)
+
     # LeaderAndIsr
 
     def lead_and_follow(self, request: LeaderAndIsrRequest) -> Task[Codes | ErrorCode]:
@@ -83,6 +93,7 @@ class Orders:
         check_roles(request.topic_states)
         yield self._turns.take
         try:
+            yield from self._until_registered()
             code = self.refusal(
                 request.controller_id, request.controller_epoch, request.broker_epoch
             )
@@ -105,7 +116,7 @@ class Orders:
         """Wait while a log is being cut for the leader before: in its next role it appends."""
         replica = self._node.replicas.get(*key)
         while replica is not None and replica.is_cutting:
-            yield partial(self._node.pause, _CUTTING_MS)
+            yield partial(self._node.pause, _LOOK_AGAIN_MS)
 
     def _learn(self, topics: dict[str, bytes]) -> Task[None]:
         """Read the settings of topics that are new here."""
@@ -271,6 +282,7 @@ class Orders:
         """Give partitions up; with `delete_partition` their logs, too."""
         yield self._turns.take
         try:
+            yield from self._until_registered()
             code = self.refusal(
                 request.controller_id, request.controller_epoch, request.broker_epoch
             )
@@ -318,6 +330,7 @@ class Orders:
         check_order(request.topic_states)
         yield self._turns.take
         try:
+            yield from self._until_registered()
             code = self.refusal(
                 request.controller_id, request.controller_epoch, request.broker_epoch
             )

@@ -1,8 +1,9 @@
-"""Orders that are older than what a broker knows: from a store that was put back to an older state."""
+"""Orders that are older than what a broker knows: from a store that was put back to an older state, or for its life before."""
 
 import pytest
 from member_kit import new_store, put_topic, start_member
 
+from barnabas.broker.orders import NOT_REGISTERED
 from barnabas.broker.tasks import drive
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
@@ -11,6 +12,8 @@ from barnabas.wire.messages.leader_and_isr import (
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
+from barnabas.wire.messages.stop_replica import StopReplicaRequest
+from barnabas.wire.messages.update_metadata import UpdateMetadataRequest
 
 T0 = TopicPartition("t", 0)
 #: As `put_topic` names it.
@@ -73,3 +76,24 @@ def test_once_the_store_was_put_back_only_later_epochs_count(member):
     assert order(member, 1, now) == REFUSED
     assert order(member, 1, now + 1) == ErrorCode.NONE
     assert not orders.outlived
+
+
+def test_nothing_is_taken_before_the_first_registration(member):
+    """An order for the life before looks like one for this life until the broker knows its epoch."""
+    members = member.node.members
+    now, members.broker_epoch = members.broker_epoch, NOT_REGISTERED
+    answers = []
+    for order_of, request in (
+        (members.orders.lead_and_follow, LeaderAndIsrRequest),
+        (members.orders.stop, StopReplicaRequest),
+        (members.orders.update_metadata, UpdateMetadataRequest),
+    ):
+        old = request(controller_id=1, controller_epoch=9, broker_epoch=now - 1)
+        drive(order_of(old), lambda *answer: answers.append(answer))
+    for _ in range(10):
+        member.events.advance(100)
+    assert not answers
+    members.broker_epoch = now
+    for _ in range(3):  # each when the one before is done
+        member.events.advance(100)
+    assert answers == [(ErrorCode.STALE_BROKER_EPOCH, None)] * 3
