@@ -10,8 +10,8 @@ done for each is kept short.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import ErrorCode
 from barnabas.ports import FileSlice, WouldBlock
@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
-    from barnabas.broker.tasks import Start
     from barnabas.core.divergence import EpochEnd
     from barnabas.core.fetch_session import Wanted
+    from barnabas.storage.log import Log
+
+#: Loaded in one go; then others who wait for a background thread, say to sync, have their turn.
+LOAD_BYTES: Final = 4 * 1024 * 1024
 
 
 class Reading:
@@ -73,6 +76,7 @@ class Look:
 
     __slots__ = (
         "_by_id",
+        "_cold_room",
         "_committed_only",
         "_node",
         "_nowait",
@@ -98,6 +102,8 @@ class Look:
         self.is_urgent = False
         self._node = node
         self._room = min(max_bytes, node.fetch_bytes_max)
+        #: What there was room for when the first cold one had its turn: those behind it do not take it away.
+        self._cold_room = self._room
         self._by_id = by_id
         self._committed_only = committed_only
         self._nowait = nowait
@@ -169,6 +175,8 @@ class Look:
             if self._committed_only:
                 reading.aborted = self._find_aborted(replica, wanted.fetch_offset, found)
         except WouldBlock:
+            if not self.cold:
+                self._cold_room = self._room
             self.cold.append((replica, wanted, bound))
             return None
         except OSError as problem:
@@ -189,35 +197,52 @@ class Look:
             for one in replica.log.aborted_transactions(offset, found, nowait=self._nowait)
         ]
 
-    @property
-    def warming(self) -> Start:
-        """Start to bring what is cold into memory, as far as there is room for it; gives who could not be read, and why."""
-        wanted = [
+    def loading(self) -> Loading:
+        """Give what is to be done so that the next look finds what this one found cold."""
+        wanted = deque(
             (replica, one.fetch_offset, one.max_bytes, bound) for replica, one, bound in self.cold
-        ]
-        job = partial(_load, wanted, self._room, committed_only=self._committed_only)
-        return partial(self._node.world.background.run, job)
+        )
+        return Loading(wanted, self._cold_room, committed_only=self._committed_only)
 
 
-def _load(
-    wanted: Sequence[tuple[Replica, int, int, int]], room: int, *, committed_only: bool
-) -> list[tuple[Replica, OSError]]:
-    """Load one after the other in one job: what lies behind those before is being read ahead meanwhile."""
-    problems = []
-    for replica, offset, max_bytes, end_offset in wanted:
-        if room <= 0:
-            break
-        log, limit = replica.log, min(max_bytes, room)
-        try:
-            found = log.read(offset, limit, end_offset=end_offset, min_one=True, nowait=False)
-            if found is None:
-                continue
-            found.load()
-            if committed_only:
-                log.aborted_transactions(offset, found, nowait=False)
-            room -= found.size
-        except OSError as problem:
-            problems.append((replica, problem))
-        except BatchError:
-            continue  # reading again tells
-    return problems
+class Loading:
+    """Cold ranges on their way into memory, as far as the answer has room for them."""
+
+    __slots__ = ("_committed_only", "_room", "_wanted")
+
+    def __init__(
+        self, wanted: deque[tuple[Replica, int, int, int]], room: int, *, committed_only: bool
+    ) -> None:
+        """Take replicas with the offset to read from, how many bytes, and the offset to end before."""
+        self._wanted = wanted
+        self._room = room
+        self._committed_only = committed_only
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether nothing is left to be loaded."""
+        return not self._wanted or self._room <= 0
+
+    def load_some(self) -> list[tuple[Replica, OSError]]:
+        """Load a part, on a background thread; return who could not be read, and why."""
+        problems = []
+        end_room = self._room - LOAD_BYTES
+        while not self.is_done and self._room > end_room:
+            replica, offset, max_bytes, end_offset = self._wanted.popleft()
+            try:
+                self._room -= self._load(replica.log, offset, max_bytes, end_offset)
+            except OSError as problem:
+                problems.append((replica, problem))
+            except BatchError:
+                continue  # reading again tells
+        return problems
+
+    def _load(self, log: Log, offset: int, max_bytes: int, end_offset: int) -> int:
+        limit = min(max_bytes, self._room)
+        found = log.read(offset, limit, end_offset=end_offset, min_one=True, nowait=False)
+        if found is None:
+            return 0
+        found.load()
+        if self._committed_only:
+            log.aborted_transactions(offset, found, nowait=False)
+        return found.size

@@ -8,7 +8,6 @@ nothing is handed to the node before the handshake is done.
 from __future__ import annotations
 
 import logging
-import ssl
 from typing import TYPE_CHECKING
 
 from barnabas.model.principal import USER, Principal
@@ -99,7 +98,8 @@ class TlsConnection(Connection):
             self.principal = Principal(USER, self._listener_tls.name_of(subject))
 
     def _refuse(self, problem: BaseException) -> None:
-        reason = problem.reason if isinstance(problem, ssl.SSLError) else problem
+        # It is said to be a text, and is None where OpenSSL has no name for the error.
+        reason: object = getattr(problem, "reason", None) or problem
         log.warning("closing: TLS handshake failed: %s", reason, extra={"peer": self.peer_host})
         self._closes = True
         self.flush()  # tells the client why, and closes

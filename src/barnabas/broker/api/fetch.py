@@ -385,9 +385,13 @@ class _Fetch:
 
     def _warm(self) -> Task[None]:
         """Bring cold ranges into memory in the background."""
-        problems: list[tuple[Replica, OSError]] = yield self._found.warming
-        for replica, problem in problems:
-            replica.on_disk_error(problem, "read")
+        loading = self._found.loading()
+        while not loading.is_done:
+            problems: list[tuple[Replica, OSError]] = yield partial(
+                self.call.node.world.background.run, loading.load_some
+            )
+            for replica, problem in problems:
+                replica.on_disk_error(problem, "read")
 
     def hold(self) -> None:
         """Wait until the node answers those who wait."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 import pytest
 from node_kit import DATA, NodeKit
 
-from barnabas.broker import fetch_wanted
+from barnabas.broker import fetch_look, fetch_wanted
 from barnabas.broker.api import fetch
 from barnabas.broker.pieces import Pieces
 from barnabas.model.errors import ErrorCode
@@ -380,6 +380,34 @@ def test_no_more_is_brought_into_memory_than_the_answer_has_room_for(kit, monkey
     found = partitions(kit.ask(request({0: 0, 1: 0, 2: 0}, max_bytes=2 * size), 12))
     assert [len(found[index].records) for index in (0, 1, 2)] == [size, size, 0]
     assert loads == [("t-0", 0, size), ("t-1", 0, size)]
+
+
+def test_what_is_cold_is_not_held_back_by_what_is_in_memory_behind_it(kit):
+    for index in (0, 1):
+        kit.produce("t", index, count=50)
+    kit.restart()
+    chill(kit, 0)
+    size = kit.node.replicas.get("t", 1).log.size_bytes
+    kit.ask(request({1: 0}, max_bytes=size), 12)  # it is in memory, and has been looked at
+    found = partitions(kit.ask(request({0: 0, 1: 0}, max_bytes=size), 12))
+    assert [len(found[index].records) for index in (0, 1)] == [size, 0]
+
+
+def test_much_is_brought_into_memory_in_several_jobs(kit, monkeypatch):
+    for index in (0, 1, 2):
+        kit.produce("t", index, count=50)
+    kit.restart()
+    for index in (0, 1, 2):
+        chill(kit, index)
+    size = kit.node.replicas.get("t", 0).log.size_bytes
+    monkeypatch.setattr(fetch_look, "LOAD_BYTES", size + 1)
+    jobs = []
+    background = kit.node.world.background
+    run = background.run
+    background.run = lambda job, done: (jobs.append(job), run(job, done))
+    found = partitions(kit.ask(request({0: 0, 1: 0, 2: 0}), 12))
+    assert [len(found[index].records) for index in (0, 1, 2)] == [size] * 3
+    assert sum(getattr(job, "__func__", None) is fetch_look.Loading.load_some for job in jobs) == 2
 
 
 def test_what_left_memory_again_at_once_is_sent_all_the_same(kit, monkeypatch):
