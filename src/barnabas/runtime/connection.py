@@ -85,15 +85,23 @@ class Connection:
 
     def on_event(self, events: int) -> None:
         """React to what the poll says."""
-        if events == READ:
-            self._on_readable()
-            return
-        if events & WRITE:
-            self.flush()
-        if self.is_open and events & READ:
-            self._on_readable()
-        elif self.is_open and events & ~(READ | WRITE) and not self._goes_on:
-            self.close()  # hung up or broken, and nothing left to read
+        try:
+            if events == READ:
+                self._on_readable()
+                return
+            if events & WRITE:
+                self.flush()
+            if self.is_open and events & READ:
+                self._on_readable()
+            elif self.is_open and events & ~(READ | WRITE) and not self._goes_on:
+                self.close()  # hung up or broken, and nothing left to read
+        except Exception as fault:  # noqa: BLE001  (an edge: see on_fault)
+            self.on_fault(fault)
+
+    def on_fault(self, fault: BaseException) -> None:
+        """Tell of a fault of ours, and close: whatever a client brings about, it does to itself alone."""
+        log.error("closing: a fault of the broker", exc_info=fault, extra={"peer": self.peer_host})
+        self.close()
 
     def reply(self, buffers: list[Any]) -> None:
         """Answer the request that was waiting."""

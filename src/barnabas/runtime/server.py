@@ -298,7 +298,10 @@ class Server:
         self.receive_at = 0
         for connection, start, end in received:
             if connection.is_open:
-                connection.handle_frames(self.receive_view, start, end)
+                try:
+                    connection.handle_frames(self.receive_view, start, end)
+                except Exception as fault:  # noqa: BLE001  (an edge: the connection's)
+                    connection.on_fault(fault)
 
     def is_turn_long(self) -> bool:
         """Tell whether others have waited long enough for this turn to end."""
@@ -324,7 +327,10 @@ class Server:
             dirty, self.dirty = self.dirty, []
             for connection in dirty:
                 if connection.is_open:
-                    connection.flush()
+                    try:
+                        connection.flush()
+                    except Exception as fault:  # noqa: BLE001  (an edge: the connection's)
+                        connection.on_fault(fault)
             self._answer_readers()
         self.shared_reads.forget()
 

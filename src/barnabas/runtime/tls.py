@@ -191,6 +191,9 @@ class ShakingConnection(Protocol):
     def on_step(self, *, is_done: bool, problem: BaseException | None) -> None:
         """Hear what came of a step."""
 
+    def on_fault(self, fault: BaseException) -> None:
+        """Hear that this could not be heard."""
+
 
 class Handshakes:
     """Whose turn it is to have a step of its handshake computed, beside the loop."""
@@ -217,7 +220,10 @@ class Handshakes:
         self, connection: ShakingConnection, is_done: bool | None, problem: BaseException | None
     ) -> None:
         self._under_way -= 1
-        connection.on_step(is_done=bool(is_done), problem=problem)
+        try:
+            connection.on_step(is_done=bool(is_done), problem=problem)
+        except Exception as fault:  # noqa: BLE001  (an edge: the connection's)
+            connection.on_fault(fault)
         self._go_on()
 
 

@@ -12,6 +12,7 @@ from security_kit import make_certificates
 
 import barnabas
 from barnabas.runtime import server
+from barnabas.runtime.connection import Connection
 from barnabas.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
@@ -411,3 +412,25 @@ def test_above_the_rate_of_the_broker_connections_wait_and_are_served():
     with barnabas.Broker(settings=settings) as broker:
         for _ in range(105):
             assert is_served(broker.bootstrap)
+
+
+@pytest.mark.parametrize("method", ["_on_readable", "handle_frames", "flush"])
+def test_a_fault_of_ours_closes_the_connection_that_met_it_and_nothing_else(
+    broker, monkeypatch, caplog, method
+):
+    fault_at = []
+    real = getattr(Connection, method)
+
+    def faulty(self, *arguments):
+        if self in fault_at:
+            raise TypeError("planted")
+        return real(self, *arguments)
+
+    with RawClient(broker.bootstrap) as other, RawClient(broker.bootstrap) as client:
+        assert other.ask(ANY, 0).error_code == client.ask(ANY, 0).error_code == 0
+        fault_at.append(max(broker._broker.server._connections.items())[1])
+        monkeypatch.setattr(Connection, method, faulty)
+        client.send(ANY, 0)
+        assert client.is_closed_by_peer()
+        assert other.ask(ANY, 0).error_code == 0
+    assert "a fault of the broker" in caplog.text
