@@ -9,10 +9,10 @@ ARGS ?=
 # The busiest modules as C (docs/adr/0010), where there is a C compiler: what brokers run, unless COMPILED=0. Tests are in the source, and start such brokers.
 # A profile can name the functions of the source only.
 COMPILED ?= $(if $(PROFILE),0)
-COPY := build/compiled
-BUSY := $(if $(filter 0,$(COMPILED)),,PYTHONPATH=$(CURDIR)/$(COPY))
-TESTED := $(if $(BUSY),BARNABAS_COPY=$(CURDIR)/$(COPY))
-NEEDED := $(if $(BUSY),compiled)
+COPY := $(if $(filter 0,$(COMPILED)),,"$$($(BIN)/python tools/compile.py)")
+BUSY := $(if $(COPY),PYTHONPATH=$(COPY))
+TESTED := $(if $(COPY),BARNABAS_COPY=$(COPY))
+NEEDED := $(if $(COPY),compiled)
 
 # Whatever the environment says: with their byte code kept, tests are collected in a third of the time, by every worker.
 export PYTHONDONTWRITEBYTECODE :=
@@ -24,7 +24,7 @@ help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 # Python >= 3.11, one virtual environment, exact versions with hashes.
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock requirements-uv.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Barnabas needs Python 3.11 or newer; try make PYTHON=python3.12")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) ..."
@@ -40,7 +40,6 @@ $(SPARK_STAMP): requirements-spark.lock $(STAMP)
 	@touch $@
 
 up: $(STAMP) ## Start a broker on 127.0.0.1:9092 (ARGS="--listen ... --data-dir ...")
-	$(if $(BUSY),-@$(BIN)/python tools/compile.py)
 	@exec env $(BUSY) $(BIN)/barnabas up $(ARGS)
 
 # Beside each other, since each keeps one core busy: the unit tests, and all that must be there before the others.
@@ -52,7 +51,7 @@ quick: $(STAMP)
 	$(BIN)/pytest -q tests/unit
 
 # What tests need from elsewhere; Spark's classes as the JVM maps them (each of the tests' Sparks starts with half the CPU); the tests' byte code.
-CACHED := XDG_CACHE_HOME=$(CURDIR)/$(VENV)/cache
+CACHED := XDG_CACHE_HOME="$(CURDIR)/$(VENV)/cache"
 collected: $(SPARK_STAMP) peers
 	@$(CACHED) $(BIN)/python -m barnabas.pipelines.archive_training >/dev/null 2>&1 || true
 	@$(BIN)/pytest --collect-only -q $(ARGS) >/dev/null || true
@@ -94,7 +93,7 @@ bench: $(SPARK_STAMP) $(NEEDED) ## Against Apache Kafka, 10 minutes: FULL=1, ONL
 	$(BUSY) $(BIN)/python -m bench $(if $(FULL),--full) $(if $(ONLY),--only $(ONLY)) $(if $(QUIET),--quiet $(QUIET)) $(if $(PROFILE),--profile) $(ARGS)
 
 compiled: $(STAMP) ## Compile the busiest modules: brokers run them, unless COMPILED=0
-	@$(BIN)/python tools/compile.py
+	@$(BIN)/python tools/compile.py >/dev/null
 
 generate: $(STAMP) ## Write the generated code and documentation again
 	$(BIN)/python tools/generate_messages.py

@@ -1,15 +1,17 @@
-"""Compile the modules that a small request goes through, with mypyc, into build/compiled: a copy of the package.
+"""Compile the modules that a small request goes through, with mypyc, in a copy of the package below build/.
 
-python tools/compile.py            (make compiled; make up, test and bench do it by themselves)
-PYTHONPATH=build/compiled ...      runs the copy
+python tools/compile.py            prints where the copy of the source as it is stands, and makes it if it is not there
+PYTHONPATH=THAT_PLACE ...          runs it: make up, test, bench and others do so by themselves (make compiled only makes it)
 
-Does nothing if the copy is that of the source as it is, and compiles only if something changed that compiled code may have taken into itself. The
-source is not touched. Without a C compiler and Python's headers there is no copy, and that is told. docs/adr/0010 has what it brings and what a
-compiled module must not do.
+A copy never changes, since brokers may run from it: another source has another one. Those of older sources go when no process uses them. It is compiled
+only if something changed that compiled code may have taken into itself. The source is not touched. Without a C compiler and Python's headers there is no copy:
+that is told, and nothing printed. docs/adr/0010 has what it brings and what a compiled module must not do.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "barnabas"
-TARGET = ROOT / "build" / "compiled"
-#: Whose source the copy is, and whose its compiled modules are.
-MARK = TARGET / ".source"
+BUILD = ROOT / "build"
+#: In a copy: of what its compiled modules were made.
+MARK = ".compiled-of"
+#: Of a digest, so many characters name a copy.
+NAME_SIZE = 16
 #: Two libraries, so that two compilers can run side by side; calls within one are the cheapest.
 GROUPS = {
     "serving": (
@@ -63,36 +67,64 @@ BELOW = ("broker", "core", "model", "ports.py", "runtime", "storage", "wire")
 
 
 def main() -> None:
-    """Bring the copy up to date."""
-    marks = [digest(SOURCE.rglob("*.py")), digest(_taken_in())]
-    before = MARK.read_text().split() if MARK.exists() else ["", ""]
-    if before == marks:
-        return
-    missing = what_is_missing()
-    if missing:
-        shutil.rmtree(TARGET, ignore_errors=True)
-        print(f"not compiled, so small requests take up to twice the time: there is no {missing}")
-        return
-    # Apart, and then exchanged: a broker that runs from it finds its modules until then, and nobody a half of it.
-    fresh = TARGET.with_name(f"compiled.{os.getpid()}")
+    """Print where the copy is, made anew if need be."""
+    name = f"compiled-{digest(_sources())[:NAME_SIZE]}"
+    if not (BUILD / name).exists():
+        missing = what_is_missing()
+        if missing:
+            tell(f"not compiled, so small requests are slower: there is no {missing}")
+            return
+        BUILD.mkdir(exist_ok=True)
+        with (BUILD / ".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                tell("another make is compiling; waiting for it ...")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (BUILD / name).exists():  # somebody else made it meanwhile
+                make(BUILD / name)
+    print(BUILD / name)
+
+
+def tell(text: str) -> None:
+    """Say something to who waits; what is printed is for the caller."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def make(copy: Path) -> None:
+    """Make a copy, whole or not at all, and let go of old ones. Whoever calls has the lock."""
+    taken_in = digest(_taken_in())
+    fresh = BUILD / "compiling"
+    shutil.rmtree(fresh, ignore_errors=True)  # of one that was killed
+    ignored = shutil.ignore_patterns("__pycache__", ".*")
     try:
-        shutil.copytree(SOURCE, fresh / "barnabas")
-        if before[1] == marks[1]:
-            take_over(fresh)
+        shutil.copytree(SOURCE, fresh / "barnabas", ignore=ignored)
+        for before in BUILD.glob("compiled-*"):
+            if (before / MARK).read_text() == taken_in:
+                take_over(before, fresh)
+                break
         else:
             compile_in(fresh)
-        (fresh / MARK.name).write_text("\n".join(marks))
-        shutil.rmtree(TARGET, ignore_errors=True)
-        fresh.rename(TARGET)
+        (fresh / MARK).write_text(taken_in)
+        fresh.rename(copy)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+    for old in BUILD.glob("compiled-*"):
+        if old != copy and not is_used(old):
+            shutil.rmtree(old)
+
+
+def _sources(*below: str) -> Iterable[Path]:
+    """Name the modules, all or those of some packages; editors put files beside them whose names begin with a dot."""
+    for path in SOURCE.rglob("*.py"):
+        is_wanted = not below or path.relative_to(SOURCE).parts[0] in below
+        if is_wanted and not path.name.startswith("."):
+            yield path
 
 
 def _taken_in() -> Iterable[Path]:
     """Name the files that compiled code may depend on, the compiler's version and this file among them."""
-    for name in BELOW:
-        yield from [SOURCE / name] if name.endswith(".py") else (SOURCE / name).rglob("*.py")
-    yield from (Path(__file__), ROOT / "requirements.lock")
+    return (*_sources(*BELOW), Path(__file__), ROOT / "requirements.lock")
 
 
 def digest(paths: Iterable[Path]) -> str:
@@ -113,18 +145,25 @@ def what_is_missing() -> str:
     return "" if header.exists() else f"{header} (a package like python3-dev has it)"
 
 
-def take_over(fresh: Path) -> None:
+def is_used(copy: Path) -> bool:
+    """Tell whether a process that we may look at has a library of this copy."""
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            if f"{copy}/" in maps.read_text():
+                return True
+    return False
+
+
+def take_over(before: Path, fresh: Path) -> None:
     """Use what was compiled before."""
-    for library in TARGET.rglob("*.so"):
-        shutil.copy2(library, fresh / library.relative_to(TARGET))
+    for library in before.rglob("*.so"):
+        shutil.copy2(library, fresh / library.relative_to(before))
 
 
 def compile_in(fresh: Path) -> None:
     """Compile in the copy; exits with what the compiler says if it cannot."""
     count = sum(len(modules) for modules in GROUPS.values())
-    print(
-        f"compiling {count} modules, once: half a minute (COMPILED=0 does without) ...", flush=True
-    )
+    tell(f"compiling {count} modules, once: half a minute (COMPILED=0 does without) ...")
     command = [sys.executable, __file__, "--here"]
     # The copy is what mypy is to look at, not what is installed.
     environment = {**os.environ, "MYPYPATH": str(fresh)}
@@ -132,9 +171,9 @@ def compile_in(fresh: Path) -> None:
         command, cwd=fresh, env=environment, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        shutil.rmtree(TARGET, ignore_errors=True)  # what is there is of another source
-        words = f"{done.stdout[-4000:]}{done.stderr[-4000:]}"
-        sys.exit(f"{words}\nnot compiled: the source runs as it is")
+        sys.exit(
+            f"{done.stdout[-4000:]}{done.stderr[-4000:]}\nnot compiled (COMPILED=0 does without)"
+        )
     for left in ("build", ".mypy_cache"):
         shutil.rmtree(fresh / left, ignore_errors=True)
 

@@ -209,8 +209,8 @@ class Loop:
         if threading.current_thread() is not threading.main_thread():
             self._run()
             return
-        # Python hands a signal to its handler between two of its instructions. Compiled code has none, so a signal that comes
-        # right before the poll would be seen when that ends: it ends at once.
+        # Python hands a signal to its handler between two of its instructions. Compiled code has none (docs/adr/0010), so a signal that
+        # comes right before the poll would be seen when that ends: it ends at once, and `_on_wake` calls what is not compiled.
         before = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         try:
             self._run()
