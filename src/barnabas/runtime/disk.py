@@ -485,19 +485,28 @@ def _load(fd: int, position: int, size: int) -> None:
     brings them one by one: as fast, for nearly twice the processor's time of a reader far behind (Linux 6.18).
     """
     end = position + size
-    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:  # which says nothing of the file
+        _read_through(fd, position, end)
+        return
     try:
         while position < end and (sent := os.sendfile(nowhere, fd, position, end - position)):
             position += sent
     except OSError as problem:
         if problem.errno not in _NOT_SENT:
             raise
-        while position < end and (
-            piece := os.pread(fd, min(end - position, PROBE_STEP_BYTES), position)
-        ):
-            position += len(piece)
+        _read_through(fd, position, end)
     finally:
         os.close(nowhere)
+
+
+def _read_through(fd: int, position: int, end: int) -> None:
+    while position < end:
+        piece = os.pread(fd, min(end - position, PROBE_STEP_BYTES), position)
+        if not piece:
+            break
+        position += len(piece)
 
 
 def _sync_data(fd: int) -> None:

@@ -171,6 +171,9 @@ def test_load_reads_where_nothing_can_be_sent_to_nowhere(
     monkeypatch.setattr(os, "pread", note)
     file.load(200_000, 200_000)
     assert read == [(200_000, 131_072), (300_000, 100_000)]
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "devnull", f"{tmp_path}/nothing")
+    file.load(200_000, 200_000)
 
 
 def test_load_tells_what_the_disk_says(
