@@ -72,6 +72,7 @@ class Progress:
         partition.election = None
         if decision is None:
             partition.fenced.clear()
+            self._tell_untold(partition, effects)
             return
         write = StateWrite(
             partition.id,
@@ -112,6 +113,7 @@ class Progress:
         self._count(before, write)
         partition.leadership, partition.version = write.leadership, version
         partition.fenced -= write.fenced
+        partition.untold.clear()
         partition.log_ends = None
         partition.told = write.told
         # Another move may have begun while this was being written: then the next look writes again.
@@ -186,14 +188,25 @@ class Progress:
     # Telling
 
     def tell_everything(self, brokers: Collection[int], effects: Effects) -> None:
-        """Tell some brokers what they hold. What is being written is told when it is; in doubt nobody is told to lead."""
+        """Tell some brokers what they hold."""
         for partition in self._view.kept_partitions():
-            if partition.leadership is None or partition.id in self._writing:
-                continue
-            for broker in partition.in_force.replicas:
-                leads_in_doubt = partition.log_ends is not None and broker == partition.leader
-                if broker in brokers and not leads_in_doubt:
-                    effects.tell.append(Tell(broker, partition.id, is_new=False))
+            partition.untold.update(brokers)
+            self._tell_untold(partition, effects)
+
+    def _tell_untold(self, partition: PartitionView, effects: Effects) -> None:
+        """Tell a partition to those who wait for it. What is being written is told when it is, or else once nothing is to be written
+        any more; in doubt nobody is told to lead.
+        """
+        if partition.id in self._writing:
+            return
+        untold = partition.untold.intersection(self._view.brokers)
+        partition.untold.clear()
+        if partition.leadership is None:
+            return
+        for broker in partition.in_force.replicas:
+            leads_in_doubt = partition.log_ends is not None and broker == partition.leader
+            if broker in untold and not leads_in_doubt:
+                effects.tell.append(Tell(broker, partition.id, is_new=False))
 
     def stop_logs(self, partition: PartitionView, effects: Effects) -> None:
         """Order replicas that have no place any more to delete their logs."""

@@ -103,6 +103,8 @@ class PartitionView:
     settling: Assignment | None = None
     #: Brokers that went away since the last decision: for the next one they come after all others, even if they are back.
     fenced: set[int] = field(default_factory=set)
+    #: Brokers that are to be told of it once it is known what becomes of the write that is under way: it may be refused.
+    untold: set[int] = field(default_factory=set)
     #: Replicas whose log directory failed.
     offline: set[int] = field(default_factory=set)
     #: Deletions of replicas that were ordered, and the brokers that have done it.

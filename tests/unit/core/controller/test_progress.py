@@ -91,6 +91,32 @@ def test_who_restarts_while_a_death_is_written_is_passed_over_next():
     assert host.state(T0) == "1 leads, epoch 2, in sync 1"
 
 
+def test_who_restarts_is_told_its_role_though_the_leader_took_it_out_first():
+    """What was to be written to pass it over is refused, and nothing else is to be written: no epoch of ours tells it."""
+    host = led(1, 2, 3).start(3)
+    assert not any(host.lanes.values())
+    host.put_state(T0, replace(host.leadership(T0), in_sync=(1, 2)))
+    host.run()
+    assert host.state(T0) == "1 leads, epoch 0, in sync 1,2"
+    assert host.brokers[3].heard[T0].leadership == host.leadership(T0)
+
+
+def test_who_is_gone_again_when_a_write_is_refused_is_not_told():
+    host = led(1, 2, 3).start(3).kill(3)
+    host.put_state(T0, replace(host.leadership(T0), in_sync=(1, 2)))
+    host.run()
+    assert 3 not in host.lanes
+
+
+def test_who_was_told_with_a_write_is_not_told_again():
+    host = led(1, 2, 3).start(3)
+    host.write()
+    assert host.lanes[3] == [Tell(3, T0, is_new=False)]
+    host.run()
+    host.do(host.controller.on_states({T0: host.read_state(T0)}))
+    assert not any(host.lanes.values())
+
+
 def test_a_first_state_that_was_lost_is_made_again():
     host = Host(1).create("t", [1])
     host.write(fate="lost")
