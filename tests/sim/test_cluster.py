@@ -8,6 +8,7 @@ from digest_kit import is_same_everywhere
 from barnabas.broker import cluster_view, follower, members
 from barnabas.broker.in_sync import InSyncKeeper
 from barnabas.broker.orders import Orders
+from barnabas.broker.replicas import Replica
 from barnabas.core.controller.view import ClusterView
 from barnabas.core.partition import PartitionState
 from barnabas.model.errors import ErrorCode
@@ -93,6 +94,12 @@ def test_an_in_sync_set_that_counts_before_it_is_written_is_found(monkeypatch):
 def test_a_log_that_is_cut_too_far_is_found(monkeypatch):
     monkeypatch.setattr(follower, "plan_truncation", lambda _epochs, end, _leader: end // 2)
     first_violation(*LOST, "the node lives")
+
+
+def test_a_follower_that_tells_of_what_it_has_not_synced_is_found(monkeypatch):
+    monkeypatch.setattr(follower.Fetcher, "_unsynced", lambda *_: [])
+    monkeypatch.setattr(Replica, "flush_in_background", lambda _self: None)
+    first_violation(*LOST, start=9)
 
 
 def test_an_unclean_election_is_found(monkeypatch):

@@ -129,9 +129,9 @@ def test_a_coordinator_that_does_not_load_every_commit_is_found(monkeypatch):
 def test_a_commit_that_is_acknowledged_before_the_sync_is_found(monkeypatch):
     start = Replica._start_flush
 
-    def pretend(self):
+    def pretend(self, **how):
         if self.key.topic != TOPIC:
-            start(self)
+            start(self, **how)
             return
         waiters, self._flush_waiters = self._flush_waiters, []
         for waiter in waiters:

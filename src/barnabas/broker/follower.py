@@ -6,7 +6,7 @@ in sync or why somebody leads: the controller says whom to follow, in which epoc
 
 | the leader says, of a partition   | what happens                                                                 |
 |-----------------------------------|------------------------------------------------------------------------------|
-| records                           | appended as they are; the next fetch, from the new end, says so              |
+| records                           | appended as they are, synced if due; the next fetch, from there, says so     |
 | diverging epoch                   | the log is cut where both part, then fetched again (KIP-595)                 |
 | offset out of range               | asked for its first and last offset: cut there, or begun anew there          |
 | another epoch, or not the leader  | a pause: an order of the controller is on its way                            |
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker import truncation
 from barnabas.broker.channel import Channel, Unreachable
 from barnabas.broker.dropping import drop_before_starts
-from barnabas.broker.tasks import drive
+from barnabas.broker.tasks import drive, together
 from barnabas.core.divergence import EpochEnd, plan_out_of_range, plan_truncation
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.batch import BatchError
@@ -210,9 +210,37 @@ class Fetcher:
         if not any(self._is_wanted(one, now_ms) for one in self._followed.values()):
             self._wait_for_paused(now_ms)
             return
-        request = self._request()
         self._is_asking = True
-        self._channel.ask(request, FETCH_VERSION, self._on_answer)
+        if unsynced := self._unsynced(now_ms):
+            self._sync(unsynced)
+            return
+        self._channel.ask(self._request(), FETCH_VERSION, self._on_answer)
+
+    def _unsynced(self, now_ms: int) -> list[_Followed]:
+        """Return those to be named next that `flush.messages` wants synced first.
+
+        Who fetches from an offset says that it has all below, and may have to lead with that after a power loss.
+        """
+        names: Iterable[TopicPartition] = self._followed if self._session_id == 0 else self._changed
+        named = [self._followed[key] for key in names]
+        return [
+            one
+            for one in named
+            if self._is_wanted(one, now_ms)
+            and one.replica.log.unflushed_records >= one.replica.config.flush_messages
+        ]
+
+    def _sync(self, unsynced: list[_Followed]) -> None:
+        """Bring some to the medium, then ask; as in Kafka all others of this leader wait for it."""
+
+        def synced(errors: list[BaseException | None], _problem: BaseException | None) -> None:
+            self._is_asking = False
+            for followed, error in zip(unsynced, errors, strict=True):
+                if error is not None:
+                    self._pause(followed)
+            self._ask_soon(0)
+
+        together([one.replica.flush for one in unsynced])(synced)
 
     def _hold_throttled(self, now_ms: int) -> None:
         """Leave out for a moment what catches up faster than it may."""

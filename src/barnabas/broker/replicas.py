@@ -325,7 +325,7 @@ class Replica:
         if not self._flush_running:
             self._start_flush()
 
-    def _start_flush(self) -> None:
+    def _start_flush(self, *, is_later: bool = False) -> None:
         assert self._background is not None
         waiters, self._flush_waiters = self._flush_waiters, []
         assert self._clock is not None
@@ -335,6 +335,9 @@ class Replica:
             job = log_.plan_flush(now_ms, everything=bool(waiters))
         except OSError as problem:
             self._end_flush(waiters, problem)
+            return
+        if job is None and is_later:
+            self._end_flush(waiters, None)  # the flush before has brought everything
             return
         self._flush_running = True
 
@@ -355,7 +358,7 @@ class Replica:
         for waiter in waiters:
             waiter(None, error)
         if self._flush_waiters and not self._flush_running:
-            self._start_flush()
+            self._start_flush(is_later=True)
 
 
 def _tell_nobody(_lost: list[Replica]) -> None:
