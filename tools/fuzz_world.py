@@ -210,6 +210,8 @@ class FuzzLink:
     principal = ANONYMOUS
     authenticator = None
     frame_bytes_max = 100 * 1024 * 1024
+    owns_frame = False
+    has_staged = False
 
     def __init__(self) -> None:
         """Start open, without an answer."""
@@ -222,6 +224,7 @@ class FuzzLink:
 
     def reply_repeated(self, answers: bytes) -> None:
         """Take the answers to requests that went a lane."""
+        self.has_staged = False
         self.answers.append(answers)
 
     def reply(self, buffers: list[Any]) -> None:

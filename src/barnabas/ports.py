@@ -353,6 +353,15 @@ class Link(Protocol):
     authenticator: Any
     #: The longest request that is taken now: little before a login is done.
     frame_bytes_max: int
+    #: Requests of this link went a lane and are not answered yet: the node's, until `reply_repeated`.
+    has_staged: bool
+
+    @property
+    def owns_frame(self) -> bool:
+        """Tell whether the request that the node is being handed lies in memory of its own, which stays as it is until the answer.
+
+        Else its memory is lent, and can be read only until the node has returned.
+        """
 
     def reply(self, buffers: list[Any]) -> None:
         """Answer the request for which the node said that it must wait. Once per request.

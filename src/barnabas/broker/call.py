@@ -18,15 +18,18 @@ class Call:
     """What a handler gets: the decoded request, who sent it, and the node it came to."""
 
     __slots__ = (
-        "api_key", "bill", "client_id", "correlation_id", "denied", "frame", "link", "node", "request", "version",
+        "api_key", "bill", "client_id", "correlation_id", "denied", "frame", "has_waited", "link", "node", "request",
+        "version",
     )  # fmt: skip
 
     def __init__(self, node: Node, link: Link, head: frame.RequestHead, body: memoryview) -> None:
         """Take over the header; the request is set once it is decoded."""
         self.node = node
         self.link = link
-        #: What the request was decoded from; where the API is served in place, good until the handler waits.
+        #: What the request was decoded from. Where the API is served in place it is lent: it cannot be read once the handler has waited.
         self.frame = body
+        #: Its handler has waited: other requests were handled since it was decoded.
+        self.has_waited = False
         self.api_key = head.api_key
         self.version = head.api_version
         self.correlation_id = head.correlation_id
@@ -59,6 +62,10 @@ class Call:
             response = self.whole(response)
         return frame.finish(response.encode(self.version), header)
 
+    def own(self, part: memoryview) -> memoryview:
+        """Give a part of the request that can be read until the answer, also when the handler waits."""
+        return part if self.has_waited else owned(self.link, part)
+
     def allows(
         self, operation: Operation, kind: ResourceType, name: str, *, quietly: bool = False
     ) -> bool:
@@ -70,6 +77,11 @@ class Call:
         """Add the answer to what was taken out of the request, once."""
         denied, self.denied = self.denied, None
         return response if denied is None else join(response, denied)
+
+
+def owned(link: Link, part: memoryview) -> memoryview:
+    """Give a part of the request at hand that can be read until the answer: a copy if its memory is lent."""
+    return part[:] if link.owns_frame else memoryview(bytearray(part))
 
 
 def join(response: Any, other: Any) -> Any:  # noqa: ANN401

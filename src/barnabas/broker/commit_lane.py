@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from barnabas.broker import group_records
-from barnabas.broker.repeats import PREFIX_BYTES_MAX, open_lane
+from barnabas.broker.repeats import PREFIX_BYTES_MAX, may_open, open_lane
 from barnabas.broker.shard_host import UNUSABLE
 from barnabas.core.group.offset_requests import NO_RETENTION_TIME
 from barnabas.core.group.records import OffsetCommitted
@@ -173,7 +173,7 @@ def open_commit_lane(
     node, asked, version = call.node, call.request, call.version
     hosted = node.coordinators.find(request.group_id)
     if (
-        call.denied is not None
+        not may_open(call)
         or len(call.frame) > PREFIX_BYTES_MAX
         or request.retention_time_ms != NO_RETENTION_TIME
         or hosted.replica.config.flush_messages != _UNLIMITED

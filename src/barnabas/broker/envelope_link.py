@@ -26,7 +26,13 @@ class EnvelopeLink:
         self.principal = principal
         self.authenticator: Any = None
         self.frame_bytes_max = outer.frame_bytes_max
+        self.has_staged = False
         self._done = done
+
+    @property
+    def owns_frame(self) -> bool:
+        """Tell that the request lies in the envelope, which is there until the answer."""
+        return True
 
     def reply(self, buffers: list[Any]) -> None:
         """Give the answer to who unpacked the request."""

@@ -16,7 +16,7 @@ from barnabas.broker import dispatch, pieces, shutdown, startup
 from barnabas.broker.acl_store import AclStore
 from barnabas.broker.authentication import Authentication
 from barnabas.broker.batch_check import OPENED_AT_ONCE
-from barnabas.broker.call import Call
+from barnabas.broker.call import Call, owned
 from barnabas.broker.cluster_view import ClusterView
 from barnabas.broker.coordinators import Coordinators
 from barnabas.broker.directory_jobs import DirectoryJobs
@@ -180,9 +180,15 @@ class Node:
     def on_request(self, link: Link, frame: memoryview) -> list[Any] | None:
         """Handle one request; the reply's parts, or None if `link.reply` will bring it later.
 
-        WireError (bytes that are no request this node serves) or CloseLink: the link is to be closed. The frame's
-        memory is the caller's again when this returns.
+        WireError (bytes that are no request this node serves) or CloseLink: the link is to be closed. The view is released, and
+        its memory the caller's again when this returns, unless the link says that the request owns it.
         """
+        try:
+            return self._on_request(link, frame)
+        finally:
+            frame.release()  # from here on a handler that waits cannot read what it did not make its own
+
+    def _on_request(self, link: Link, frame: memoryview) -> list[Any] | None:
         authenticator = link.authenticator
         if authenticator is not None and authenticator.is_bare:
             bare: list[Any] | None = authenticator.take_bare(frame)
@@ -194,18 +200,22 @@ class Node:
         if api is None or not api.min_version <= head.api_version <= api.max_version:
             return self._on_unsupported(link, head, frame)
         if len(frame) > DECODED_AT_ONCE and api.is_long(frame, head.api_version, head.body_pos):
-            call = Call(self, link, head, memoryview(bytearray(frame)))
+            call = Call(self, link, head, owned(link, frame))
             if self.quotas.is_on:
                 self.quotas.begin(call)
-            return self._drive(api, call, self._handle_long(api, call, head.body_pos))
-        # Handlers that run to their end here read the frame where it lies; others get a copy.
-        body = frame if api.in_place else memoryview(bytes(frame))
-        call = Call(self, link, head, body)
-        if self.quotas.is_on:
-            self.quotas.begin(call)
-        call.request = api.decode(body, head.api_version, head.body_pos)
-        self.metrics.requests[head.api_key] += 1
-        return self._run(api, call, api.handle if self.gate is None else self._handle_guarded)
+            parts = self._drive(api, call, self._handle_long(api, call, head.body_pos))
+        else:
+            # Handlers that run to their end here read the frame where it lies; others get a copy.
+            body = frame if api.in_place else memoryview(bytes(frame))
+            call = Call(self, link, head, body)
+            if self.quotas.is_on:
+                self.quotas.begin(call)
+            call.request = api.decode(body, head.api_version, head.body_pos)
+            self.metrics.requests[head.api_key] += 1
+            handle = api.handle if self.gate is None else self._handle_guarded
+            parts = self._run(api, call, handle)
+        call.has_waited = True
+        return parts
 
     def _handle_guarded(self, call: Call) -> Any:  # noqa: ANN401
         """Let a handler see what its client may touch."""

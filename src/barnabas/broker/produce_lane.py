@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from barnabas.broker.batch_check import ZSTD_SINCE_VERSION, look_now
-from barnabas.broker.repeats import open_lane
+from barnabas.broker.repeats import may_open, open_lane
 from barnabas.core.producer_state import SEQUENCE_MASK
 from barnabas.wire.batch import (
     CODEC_MASK,
@@ -218,8 +218,8 @@ def may_repeat(call: Call, replica: Replica, header: BatchHeader) -> bool:
     """Tell whether requests like this one, which was taken, can go a lane: plain bytes into a plain topic."""
     config, topics = replica.config, call.request.topic_data
     return (
-        call.version >= FIRST_VERSION
-        and call.denied is None
+        may_open(call)
+        and call.version >= FIRST_VERSION
         and call.request.acks != 0
         and not (call.request.acks == _ACKS_ALL and replica.state.followers)
         and not header.attributes & ~CODEC_MASK

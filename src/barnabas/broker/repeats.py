@@ -206,6 +206,7 @@ class Repeats:
             if item is None:
                 return position
             staging.staged.append((link, lane, correlation_id, item))
+            link.has_staged = True
             position = frame_end
 
 
@@ -214,11 +215,21 @@ def _prefix_reader(size: int) -> Callable[..., Any]:
     return Struct(f">iii{size}s").unpack_from
 
 
+def may_open(call: Call) -> bool:
+    """Tell whether requests like this one, which was taken, may go a lane.
+
+    Only in the turn in which it was decoded, judged and answered: a handler that has waited knows neither the bytes nor the rights, role
+    and topic that count now. Not if any of it was denied, or if its sender has a quota, which counts requests one by one.
+    """
+    return not call.has_waited and call.denied is None and call.bill is None
+
+
 def open_lane(
     call: Call, end: int, is_open: Callable[[Lane], bool], make: Callable[[], Lane]
 ) -> None:
     """Let the next requests that are like this one up to `end` go a lane, a new one if that which is there is not open."""
-    if end > PREFIX_BYTES_MAX or call.bill is not None:
+    assert may_open(call), "its handler asks before"
+    if end > PREFIX_BYTES_MAX:
         return
     repeats: Repeats | None = call.link.lanes
     if repeats is None:

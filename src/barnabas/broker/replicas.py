@@ -282,6 +282,7 @@ class Replica:
 
     def on_disk_error(self, problem: OSError, doing: str) -> None:
         """Take offline what the error speaks of: see `disk_failures`."""
+        problem.__traceback__ = None  # it is kept, and must not keep what was to be written
         if self.offline:
             return
         if is_passing(problem) and not self.log.is_broken:

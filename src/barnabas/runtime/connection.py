@@ -4,8 +4,8 @@ One request per connection is under way at a time, as in Kafka: while one waits,
 do not drain, the connection is not read. That keeps replies in order and bounds what a client can make
 the broker hold: one receive buffer's worth of requests.
 
-Knows frames and buffers, not what is in them: the node does. A client's bad bytes close its connection
-and nothing else.
+What was received, and in which order, is the `Inbox`'s. Knows frames and buffers, not what is in them: the node does. A client's bad
+bytes close its connection and nothing else.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker.outcomes import GoElsewhere
 from barnabas.model.principal import ANONYMOUS
 from barnabas.ports import FileSlice
+from barnabas.runtime.inbox import SIZE_BYTES, Inbox
 from barnabas.runtime.loop import HANGUP, READ, WRITE
 from barnabas.runtime.outbox import Outbox
 
@@ -25,12 +26,9 @@ if TYPE_CHECKING:
 
     from barnabas.broker.repeats import Repeats
     from barnabas.ports import Timer
+    from barnabas.runtime.receive_memory import FrameMemory
     from barnabas.runtime.server import Server
 
-#: A frame is given this much room at once; a longer one grows as its bytes really come.
-FRAME_ROOM_BYTES: Final = 64 * 1024
-#: By how much the room grows: few copies for a frame of a megabyte, little room for one that never comes.
-FRAME_GROWTH: Final = 4
 #: No more requests are read from a connection that has so many reply parts unsent.
 UNSENT_PARTS_MAX: Final = 256
 #: Nor from one that has so many bytes of replies in memory; slices of files do not count.
@@ -46,8 +44,8 @@ class Connection:
     """One client. It is the node's Link."""
 
     __slots__ = (
-        "_backlog", "_closes", "_events", "_fd", "_filled", "_frame", "_muted", "_out", "_postponed", "_server",
-        "_sock", "_staged", "_waiting", "authenticator", "frame_bytes_max",
+        "_closes", "_events", "_fd", "_frame", "_kept", "_muted", "_out", "_postponed", "_server",
+        "_sock", "_waiting", "authenticator", "frame_bytes_max", "has_staged", "inbox",
         "is_open", "lanes", "last_used_ms", "listener", "local_host", "local_port", "peer_host",
         "principal",
     )  # fmt: skip
@@ -73,15 +71,15 @@ class Connection:
         self._waiting = False
         self._muted: Timer | None = None
         #: Requests went a lane, and their replies come when what is staged is written.
-        self._staged = False
+        self.has_staged = False
+        #: What the request at hand lies in, if it is its own memory.
+        self._frame: FrameMemory | None = None
+        #: That of a request which waits.
+        self._kept: FrameMemory | None = None
         #: Requests lie in the backlog that are to be handled in the next turn.
         self._postponed = False
         self._out = Outbox(server.shared_reads)
-        #: A frame that is still coming, and how much of it is here.
-        self._frame: bytearray | None = None
-        self._filled = 0
-        #: Bytes read but not looked at: less than four, or requests behind one that waits.
-        self._backlog = b""
+        self.inbox = Inbox(server.frame_pool)
 
     def on_event(self, events: int) -> None:
         """React to what the poll says."""
@@ -109,6 +107,7 @@ class Connection:
         if not self.is_open:
             return
         self._waiting = self._muted is not None
+        self._end_frame()
         self.last_used_ms = self._server.loop.clock.monotonic_ms()
         self._out.extend(buffers)
         self._server.dirty.append(self)
@@ -129,7 +128,12 @@ class Connection:
     def has_work(self) -> bool:
         """Tell whether a request waits or a reply is unsent."""
         is_under_way = self._waiting and self._muted is None
-        return is_under_way or self._staged or bool(self._out)
+        return is_under_way or self.has_staged or bool(self._out)
+
+    @property
+    def owns_frame(self) -> bool:
+        """Tell whether the request at hand lies in memory that stays as it is until the answer; else it is lent for this turn."""
+        return self._frame is not None
 
     @property
     def is_proven(self) -> bool:
@@ -145,7 +149,7 @@ class Connection:
     def _goes_on(self) -> bool:
         """Tell whether requests that were read are handled soon, and nothing need come before that."""
         return (
-            len(self._backlog) >= _SIZE.size
+            len(self.inbox.rest) >= SIZE_BYTES
             and not (self._waiting or self._out)
             and not self._server.is_stopping
         )
@@ -165,23 +169,28 @@ class Connection:
         self._sock.close()
         self._out.clear()
         self.lanes = None  # they know this link: a circle that only the collector would find
-        self._frame = None
-        self._backlog = b""
+        self.inbox.clear()
+        self._end_frame()
+
+    def _end_frame(self) -> None:
+        """Give the memory of the request that was under way back, once this turn is over."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self._server.spent.append(kept)
 
     def _on_readable(self) -> None:
-        if (
-            self._waiting
-            or self._out
-            or self._server.is_stopping
-            or (self._backlog and self._goes_on)
-        ):
+        inbox = self.inbox
+        if inbox.has_piece():
+            return
+        if self._waiting or self._out or self._server.is_stopping or self._goes_on:
             self._watch(HANGUP | (WRITE if self._out else 0))
             return
+        server = self._server
+        turn = server.make_room()
+        if not self.is_open:
+            return
         try:
-            if self._frame is None:
-                self._read_frames()
-            else:
-                self._read_more_of_frame()
+            count = inbox.receive(self._sock, turn, server.read_bytes)
         except BlockingIOError:
             return
         except OSError as problem:
@@ -189,44 +198,24 @@ class Connection:
             if not isinstance(problem, _GONE):
                 log.warning("closing: cannot receive: %s", problem, extra={"peer": self.peer_host})
             self.close()
-
-    def _read_frames(self) -> None:
-        server, backlog = self._server, self._backlog
-        position = start = server.find_room()
-        view = server.receive_view
-        if backlog:
-            position += len(backlog)
-            view[start:position] = backlog
-        count = self._sock.recv_into(view[position : position + server.read_bytes])
+            return
         if count == 0:
             self.close()
             return
-        self._backlog = b""
-        server.received.append((self, start, position + count))
-        server.receive_at = position + count
+        self.last_used_ms = server.now_ms
+        if inbox.has_piece():
+            server.received.append(self)
 
-    def _read_more_of_frame(self) -> None:
-        frame = self._frame
-        assert frame is not None
-        with memoryview(frame) as room:
-            count = self._sock.recv_into(room[self._filled :])
-        if count == 0:
-            self.close()
-            return
-        self._filled += count
-        self.last_used_ms = self._server.now_ms
-        if self._filled < len(frame):
-            return
-        size = _SIZE.unpack_from(frame)[0] + 4
-        if len(frame) < size:
-            frame.extend(bytes(min((FRAME_GROWTH - 1) * len(frame), size - len(frame))))
-            return
-        self._frame = None
-        self.handle_frames(memoryview(frame), 0, size)
+    def handle_received(self) -> None:
+        """Handle what was received in this turn."""
+        view, start, end, self._frame = self.inbox.take()
+        self._handle_frames(view, start, end)
+        frame, self._frame = self._frame, None
+        if frame is not None:
+            self._server.spent.append(frame)
 
-    def handle_frames(self, view: memoryview, position: int, end: int) -> None:
+    def _handle_frames(self, view: memoryview, position: int, end: int) -> None:
         """Handle every whole frame in view[position:end], keep the rest."""
-        self.last_used_ms = self._server.now_ms
         taken = self._take_repeated(view, position, end)
         if taken < end:
             self._handle_others(view, position, taken, end)
@@ -262,7 +251,8 @@ class Connection:
                 return
             position = self._take_repeated(view, frame_end, end)
         if position < end:
-            self._keep(view, position, end)
+            is_frame = end - position >= SIZE_BYTES and frame_end > end and not self._waiting
+            self.inbox.keep(view, position, end, is_frame=is_frame)
         if is_cut_short or len(self._out) != out_before:
             server.dirty.append(self)
 
@@ -271,21 +261,18 @@ class Connection:
         server, lanes = self._server, self.lanes
         if lanes is None or self._waiting or server.is_stopping or server.is_turn_long():
             return position
-        taken = lanes.take(view, position, end)
-        if taken > position:
-            self._staged = True
-        return taken
+        return lanes.take(view, position, end)
 
     def reply_repeated(self, answers: bytes) -> None:
         """Answer requests that went their short way."""
-        self._staged = False
+        self.has_staged = False
         if self.is_open:
             self._out.append(answers)
             self._server.dirty.append(self)
 
     def _handle(self, frame: memoryview) -> int:
         """Let the node handle one request; the bytes that its reply holds in memory."""
-        if self._staged:
+        if self.has_staged:
             self._server.node.staging.write()  # replies in order
         try:
             parts = self._server.node.on_request(self, frame)
@@ -299,20 +286,10 @@ class Connection:
             return 0
         if parts is None:
             self._waiting = True
+            self._kept, self._frame = self._frame, None
             return 0
         self._out.extend(parts)
         return sum(len(part) for part in parts if type(part) is not FileSlice)
-
-    def _keep(self, view: memoryview, position: int, end: int) -> None:
-        rest = end - position
-        whole = rest >= 4 and _SIZE.unpack_from(view, position)[0] + 4 <= rest
-        if rest < 4 or whole or self._waiting:
-            self._backlog = bytes(view[position:end])
-            return
-        size = _SIZE.unpack_from(view, position)[0] + 4
-        self._frame = bytearray(min(size, max(FRAME_ROOM_BYTES, FRAME_GROWTH * rest)))
-        self._frame[:rest] = view[position:end]
-        self._filled = rest
 
     def _go_on(self) -> None:
         """Handle requests that came behind one that waited."""
@@ -332,9 +309,8 @@ class Connection:
             self._handle_backlog()
 
     def _handle_backlog(self) -> None:
-        backlog = bytearray(self._backlog)
-        self._backlog = b""
-        self.handle_frames(memoryview(backlog), 0, len(backlog))
+        rest = bytearray(self.inbox.take_rest())
+        self._handle_frames(memoryview(rest), 0, len(rest))
 
     def flush(self) -> None:
         """Send what can be sent, the rest when the socket takes more; then go on with requests that were left."""
@@ -359,7 +335,7 @@ class Connection:
             self.close()
             return
         self._watch(READ | HANGUP if not self._waiting else HANGUP)
-        if self._backlog:
+        if self.inbox.rest:
             self._go_on()
 
     def _watch(self, events: int) -> None:

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.connection_limits import ConnectionLimits
 from barnabas.broker.quiet import Quiet
+from barnabas.runtime.acceptor import Acceptor
 from barnabas.runtime.connection import Connection
-from barnabas.runtime.disk import descriptor_limit, max_connections
+from barnabas.runtime.disk import max_connections
 from barnabas.runtime.loop import HANGUP, READ
 from barnabas.runtime.outbox import SharedReads
+from barnabas.runtime.receive_memory import TURN_BYTES, FramePool, TurnMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,10 +30,9 @@ if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.ports import Timer
     from barnabas.runtime.loop import Loop
+    from barnabas.runtime.receive_memory import FrameMemory
     from barnabas.runtime.tls import TlsListener
 
-#: One for all connections: frames that came whole are handled where they lie.
-RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 #: What a read is given at least: with less left, what lies there is handled first.
 RECEIVE_ROOM_BYTES: Final = 64 * 1024
 #: Many that are ready share a buffer's worth, so that a turn stays short: but each may send this much in it.
@@ -40,10 +41,8 @@ READ_BYTES_MIN: Final = 16 * 1024
 LONG_TURN_NS: Final = 50_000_000
 #: How long readers are held at most while producers send on; a turn that takes longer has gathered enough.
 HOLD_READERS_NS: Final = 2_000_000
-#: Connections taken per turn, so that a storm of them does not starve the others.
-ACCEPTS_PER_TURN: Final = 64
-#: How long to leave the backlog alone when descriptors have run out.
-ACCEPT_PAUSE_MS: Final = 100
+#: How often memory for long frames that is not needed any more is let go.
+TRIM_MS: Final = 30_000
 #: Connections of addresses above their rate that are closed later; more are closed at once.
 REFUSED_MAX: Final = 1000
 #: How long a client may take for its handshake and its login.
@@ -65,10 +64,12 @@ class Server:
         self._send_buffer = config.get_int("socket.send.buffer.bytes")
         self._receive_buffer = config.get_int("socket.receive.buffer.bytes")
         self._backlog_size = config.get_int("socket.listen.backlog.size")
-        self.receive_view = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
-        #: Who sent what in this turn, and where the next read goes.
-        self.received: list[tuple[Connection, int, int]] = []
-        self.receive_at = 0
+        self._turn_memory = TurnMemory()
+        self.frame_pool = FramePool()
+        #: Whose inbox holds a piece that is to be handled, in the order in which they came.
+        self.received: list[Connection] = []
+        #: Memory of frames that are done with; it is used again after this turn.
+        self.spent: list[FrameMemory] = []
         #: The most that one read takes.
         self.read_bytes = READ_BYTES_MIN
         self.dirty: list[Connection] = []
@@ -77,7 +78,7 @@ class Server:
         self.now_ms = loop.clock.monotonic_ms()
         self.is_stopping = False
         self._next_turn: list[Connection] = []
-        self._listeners: list[socket.socket] = []
+        self._acceptors: list[Acceptor] = []
         self._connections: dict[int, Connection] = {}
         self._limits = ConnectionLimits(node)
         self._connections_max = max_connections()
@@ -93,6 +94,7 @@ class Server:
         self._looks_at_unproven = False
         loop.at_turn_end(self._on_turn_end)
         self._book_idle_check()
+        self._book_trim()
 
     def listen(
         self, name: str, host: str, port: int, tls: TlsListener | None = None
@@ -112,8 +114,15 @@ class Server:
             sock.close()
             raise
         sock.setblocking(False)
-        self._listeners.append(sock)
-        self.loop.watch(sock.fileno(), READ, self._acceptor(sock, name))
+        self._acceptors.append(
+            Acceptor(
+                self.loop,
+                sock,
+                partial(self._adopt, name),
+                self._why_full,
+                lambda count: self.make_way(count),
+            )
+        )
         bound: tuple[str, int] = sock.getsockname()[:2]
         return bound
 
@@ -131,11 +140,9 @@ class Server:
     def stop_listening(self) -> None:
         """Take no more connections and no more requests."""
         self.is_stopping = True
-        for sock in self._listeners:
-            if sock.fileno() >= 0:
-                self.loop.unwatch(sock.fileno())
-                sock.close()
-        self._listeners.clear()
+        for acceptor in self._acceptors:
+            acceptor.close()
+        self._acceptors.clear()
 
     @property
     def is_quiet(self) -> bool:
@@ -160,52 +167,13 @@ class Server:
         self._limits.give(connection.listener, connection.peer_host)
         self.node.on_disconnect(connection)
 
-    def _acceptor(self, listening: socket.socket, name: str) -> Callable[[int], None]:
-        def accept(_events: int) -> None:
-            for _ in range(ACCEPTS_PER_TURN):
-                if len(self._connections) >= self._connections_max:
-                    why = f"there are {self._connections_max}"
-                    self._pause_accepting(listening, accept, self._tell_full(why))
-                    return
-                try:
-                    sock, _address = listening.accept()
-                except (BlockingIOError, ConnectionAbortedError):
-                    return
-                except OSError as problem:  # out of descriptors
-                    if not self.make_way(ACCEPTS_PER_TURN):
-                        self._pause_accepting(listening, accept, self._tell_full(str(problem)))
-                        return
-                    continue
-                pause_ms = self._adopt(sock, name)
-                if pause_ms:
-                    self._pause_accepting(listening, accept, pause_ms)
-                    return
+    def _why_full(self) -> str | None:
+        """Tell why no connection can be taken; None if one can."""
+        if len(self._connections) < self._connections_max:
+            return None
+        return f"there are {self._connections_max}"
 
-        return accept
-
-    def _tell_full(self, problem: str) -> int:
-        """Say now and then that clients must wait; return for how long."""
-        ending = self._quiet.ending("full", self.loop.clock.monotonic_ms())
-        if ending is not None:
-            log.error(
-                "cannot accept connections now: %s; clients wait until others go. The limit of open files (ulimit -n) is %d%s",
-                problem, descriptor_limit(), ending,
-            )  # fmt: skip
-        return ACCEPT_PAUSE_MS
-
-    def _pause_accepting(
-        self, listening: socket.socket, accept: Callable[[int], None], pause_ms: int
-    ) -> None:
-        """Leave clients in the backlog for a while."""
-        self.loop.unwatch(listening.fileno())
-
-        def resume() -> None:
-            if listening in self._listeners:
-                self.loop.watch(listening.fileno(), READ, accept)
-
-        self.loop.call_at(self.loop.clock.monotonic_ms() + pause_ms, resume)
-
-    def _adopt(self, sock: socket.socket, name: str) -> int:
+    def _adopt(self, name: str, sock: socket.socket) -> int:
         """Take a connection, if there is room for it; how long the next one is to wait."""
         try:
             host = sock.getpeername()[0]
@@ -280,28 +248,49 @@ class Server:
         del self._refused[sock]
         sock.close()
 
-    def find_room(self) -> int:
-        """Return where in the receive buffer there is room for a read."""
-        at = self.receive_at
-        if at == 0:
-            share = RECEIVE_BUFFER_BYTES // (self.loop.ready_count or 1)
+    def make_room(self) -> TurnMemory:
+        """Give the memory of the turn with room for a read in it: what fills it is handled first."""
+        turn = self._turn_memory
+        if turn.position == 0:
+            share = TURN_BYTES // (self.loop.ready_count or 1)
             self.read_bytes = max(share, READ_BYTES_MIN)
-        elif at > RECEIVE_BUFFER_BYTES - RECEIVE_ROOM_BYTES:
+        elif turn.position > TURN_BYTES - RECEIVE_ROOM_BYTES:
             self._handle_received()
-            self.node.staging.write()  # it lies in the buffer
-            at = 0
-        return at
+            self.node.staging.write()  # it lies in this memory
+            self._take_memory_back()
+        return turn
 
     def _handle_received(self) -> None:
         """Handle what connections have sent, once all that were ready have been read."""
         received, self.received = self.received, []
-        self.receive_at = 0
-        for connection, start, end in received:
+        for connection in received:
             if connection.is_open:
                 try:
-                    connection.handle_frames(self.receive_view, start, end)
+                    connection.handle_received()
                 except Exception as fault:  # noqa: BLE001  (an edge: the connection's)
                     connection.on_fault(fault)
+
+    def _take_memory_back(self) -> None:
+        """End the time for which memory was lent: everything is handled, and what was staged is written."""
+        turn, pool = self._turn_memory, self.frame_pool
+        if turn.position and not turn.take_back():
+            self._tell_kept("a turn", turn.kept_count)
+        if self.spent:
+            spent, self.spent = self.spent, []
+            kept_before = pool.kept_count
+            for frame in spent:
+                pool.give_back(frame)
+            if pool.kept_count != kept_before:
+                self._tell_kept("a request", pool.kept_count)
+
+    def _tell_kept(self, whose: str, times: int) -> None:
+        """Report a fault of a handler: it reads memory that is no longer lent to it. It gets that memory for itself, so nothing is mixed up."""
+        ending = self._quiet.ending(whose, self.now_ms)
+        if ending is not None:
+            log.error(
+                "memory of %s was still in use after its end, %d times so far%s",
+                whose, times, ending,
+            )  # fmt: skip
 
     def is_turn_long(self) -> bool:
         """Tell whether others have waited long enough for this turn to end."""
@@ -333,6 +322,7 @@ class Server:
                         connection.on_fault(fault)
             self._answer_readers()
         self.shared_reads.forget()
+        self._take_memory_back()
 
     def _answer_readers(self) -> None:
         """Write what was staged, and answer who waited for it: when nothing else is to be done, or has been for a while.
@@ -349,6 +339,13 @@ class Server:
                 return
         self._held_since_ns = None
         self.node.on_turn_end()
+
+    def _book_trim(self) -> None:
+        self.loop.call_at(self.loop.clock.monotonic_ms() + TRIM_MS, self._trim)
+
+    def _trim(self) -> None:
+        self.frame_pool.trim()
+        self._book_trim()
 
     def _book_idle_check(self) -> None:
         if self._idle_ms_max < 0:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 class TlsConnection(Connection):
     """One client."""
 
-    __slots__ = ("_is_booked", "_is_secure", "_is_unhandled", "_listener_tls", "tls")
+    __slots__ = ("_is_booked", "_is_secure", "_listener_tls", "tls")
 
     def __init__(
         self, server: Server, sock: socket.socket, listener: str, now_ms: int, tls: TlsListener
@@ -41,8 +41,6 @@ class TlsConnection(Connection):
         self._is_secure = False
         #: The next read is booked already.
         self._is_booked = False
-        #: What was read waits for the end of the turn.
-        self._is_unhandled = False
 
     @property
     def is_proven(self) -> bool:
@@ -111,17 +109,13 @@ class TlsConnection(Connection):
             self._book_read()
 
     def _on_readable(self) -> None:
-        received = self._server.received
-        before = len(received)
         super()._on_readable()
-        self._is_unhandled = len(received) > before
-        if self.tls.has_more and not self._is_unhandled:
+        if self.tls.has_more and not self.inbox.has_piece():
             self._book_read()
 
-    def handle_frames(self, view: memoryview, position: int, end: int) -> None:
-        """Handle what was read, then read on if there is more."""
-        self._is_unhandled = False
-        super().handle_frames(view, position, end)
+    def handle_received(self) -> None:
+        """Handle what was received, then read on if there is more."""
+        super().handle_received()
         if self.tls.has_more:
             self._book_read()
 
@@ -133,6 +127,5 @@ class TlsConnection(Connection):
 
     def _read_on(self) -> None:
         self._is_booked = False
-        # What was read in this turn is handled at its end, and only then is there room for more.
-        if self.is_open and self._events & READ and not self._is_unhandled:
+        if self.is_open and self._events & READ:
             self._on_readable()

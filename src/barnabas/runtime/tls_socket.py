@@ -170,6 +170,8 @@ class TlsOutbox(Outbox):
         """Encrypt what fits in one system call, and send it; False, or BlockingIOError, if the socket takes no more now."""
         if not self._sealed:
             self.append_sealed(self._tls.seal(self._take_plain()))
+            if not self._sealed:
+                return True  # empty parts: an answer without records has one
         part = self[0]
         sent = sock.send(part)
         if sent < len(part):

@@ -22,6 +22,7 @@ from zlib import crc32
 from barnabas.broker.outcomes import CloseLink
 from barnabas.model.principal import ANONYMOUS
 from barnabas.ports import FileSlice
+from barnabas.sim.lent import take_back
 from barnabas.sim.violation import Violation
 from barnabas.sim.world import MS, SECOND
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 #: No simulated client sends more in one request.
 FRAME_BYTES_MAX = 100 * 1024 * 1024
+#: Longer requests have memory of their own.
+OWN_FRAME_BYTES = 64 * 1024
 
 
 class Peer(Protocol):
@@ -234,6 +237,8 @@ class SimLink:
         self.local_host = machine.host
         self.peer_host = peer_host
         self.lanes: Repeats | None = None
+        self.has_staged = False
+        self.owns_frame = False
         self.principal = ANONYMOUS
         self.authenticator: Any = None
         self.frame_bytes_max = FRAME_BYTES_MAX
@@ -281,7 +286,7 @@ class SimLink:
         taken = self.lanes.take(memoryview(stream), 0, len(stream))
         assert self._machine.node is not None
         self._machine.node.staging.write()
-        stream[:] = b"\xa5" * len(stream)
+        take_back(stream)
         is_repeated = taken > 0
         while taken:
             taken -= len(self._backlog.popleft()) + 4
@@ -289,6 +294,7 @@ class SimLink:
 
     def reply_repeated(self, answers: bytes) -> None:
         """Answer requests that went a lane."""
+        self.has_staged = False
         if self._is_open:
             for reply in _frames(answers):
                 self._queue([reply])
@@ -296,6 +302,8 @@ class SimLink:
     def _handle(self, frame: bytearray) -> None:
         node = self._machine.node
         assert node is not None
+        # As in the real server a long frame has memory of its own; that of others is lent until the node returns.
+        self.owns_frame = len(frame) > OWN_FRAME_BYTES
         try:
             parts = node.on_request(self, memoryview(frame))
         except CloseLink:
@@ -305,8 +313,8 @@ class SimLink:
             raise Violation(
                 "the node understands", f"a good request was refused: {problem!r}"
             ) from problem
-        finally:
-            frame[:] = b"\xa5" * len(frame)
+        if not self.owns_frame:
+            take_back(frame)
         if parts is None:
             self._waiting = True
         else:

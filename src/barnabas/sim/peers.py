@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.sim.lent import take_back
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -67,12 +69,12 @@ class SimPeer:
         self._end("connection refused")
 
     def on_frame(self, _connection: Connection, frame: bytes) -> None:
-        """Hand a reply over; its memory is overwritten after that."""
+        """Hand a reply over; its memory is lent for that time."""
 
         def take() -> None:
             memory = bytearray(frame)
             self._events.on_frame(memoryview(memory))
-            memory[:] = b"\xa5" * len(memory)
+            take_back(memory)
 
         self._tell(take)
 

@@ -187,6 +187,7 @@ def test_a_batch_that_does_not_follow_what_is_staged_is_judged_by_what_is_writte
     position = peer.link.lanes.take(memoryview(bytearray(stream)), 0, len(stream))
     assert position == len(stream) // 2
     assert log.log_end_offset == 3
+    assert not peer.link.has_staged, "a stop would wait for an answer that was given already"
 
 
 def test_a_new_epoch_of_a_producer_takes_it_in_the_same_turn(peer):

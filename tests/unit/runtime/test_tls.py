@@ -1,5 +1,6 @@
 """TLS as the settings say: what is offered, to whom, and what happens when files change."""
 
+import contextlib
 import logging
 import socket
 import ssl
@@ -12,8 +13,10 @@ import barnabas
 from barnabas.model.config.broker_config import BrokerConfig
 from barnabas.runtime import server as server_module
 from barnabas.runtime import tls as tls_module
+from barnabas.runtime.outbox import SharedReads
 from barnabas.runtime.tls import TlsSettings, openssl_cipher, server_context
 from barnabas.runtime.tls_problem import TlsProblem
+from barnabas.runtime.tls_socket import TlsOutbox, TlsSocket
 from barnabas.wire import frame
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
 
@@ -345,3 +348,39 @@ def test_bytes_that_come_one_by_one(files):
         request = b"".join(map(bytes, frame.finish(ApiVersionsRequest().encode(0), header)))
         step(lambda: client.write(request))
         assert step(lambda: client.read(8))[4:] == (7).to_bytes(4)
+
+
+def tls_pair(files):
+    """A server's socket with a client's at the other end, both done with their handshake."""
+    near, far = socket.socketpair()
+    config = BrokerConfig({"log.dirs": "/data", **settings(files)})
+    context = server_context(TlsSettings(config, "SSL"))
+    ends = [TlsSocket(near, context), TlsSocket(far, client_context(files), "127.0.0.1")]
+    near.setblocking(False)
+    far.setblocking(False)
+    shaking = list(ends)
+    while shaking:
+        for end in ends:
+            with contextlib.suppress(BlockingIOError):
+                end.receive_handshake()
+            if end in shaking and end.shake():
+                shaking.remove(end)
+            end.send(end.take_outgoing())
+    return ends
+
+
+def test_a_part_without_bytes_is_sent_by_sending_nothing(files):
+    """Answers to fetches without records have such a part: if it was the last one, sealing it gave nothing to send, and an error."""
+    server, client = tls_pair(files)
+    outbox = TlsOutbox(SharedReads(), server)
+    outbox.extend([b"answer", b""])
+    while outbox and outbox.send_some(server):
+        pass
+    assert not outbox
+    outbox.append(b"")
+    assert outbox.send_some(server)
+    assert not outbox
+    room = memoryview(bytearray(100))
+    assert bytes(room[: client.recv_into(room)]) == b"answer"
+    server.close()
+    client.close()

@@ -16,6 +16,7 @@ from barnabas.broker import batch_check, produce_lane, produce_parts, transactio
 from barnabas.broker.batch_check import Refusal
 from barnabas.broker.outcomes import NO_REPLY, CloseLink
 from barnabas.broker.pieces import Pieces
+from barnabas.model.acl import Operation, ResourceType
 from barnabas.model.errors import ErrorCode, shortened
 from barnabas.model.ids import TopicPartition
 from barnabas.wire.messages.produce import (
@@ -36,9 +37,7 @@ if TYPE_CHECKING:
     from barnabas.broker.transactional_produce import Verdict, Verdicts
     from barnabas.core.producer_state import Verification
     from barnabas.core.txn.requests import PartitionsRequest
-    from barnabas.model.config.log_config import LogConfig
     from barnabas.wire.batch import BatchHeader
-    from barnabas.wire.messages.produce import PartitionProduceData
 
 #: From this version on topics are named by id.
 TOPIC_IDS_SINCE = 13
@@ -59,36 +58,34 @@ _ADMIN_CLIENT = "__admin_client"
 class _Closed(Exception):
     """A batch is to be opened in the background first."""
 
-    def __init__(self, header: BatchHeader, config: LogConfig) -> None:
-        """Remember what is known of it."""
+    def __init__(self, replica: Replica, header: BatchHeader) -> None:
+        """Remember whose it is."""
         super().__init__()
+        self.replica = replica
         self.header = header
-        self.config = config
 
 
 class _Postponed:
-    """A partition of a request whose batch is being opened."""
+    """A batch that is being opened: it is for the replica that was there when the request came, and for no other."""
 
-    __slots__ = ("answers", "batch", "closed", "data", "place", "topic", "verdict")
+    __slots__ = ("answers", "batch", "config", "header", "place", "replica", "verdict")
 
     def __init__(
         self,
         closed: _Closed,
-        topic: str | None,
-        data: PartitionProduceData,
+        batch: memoryview,
         answers: list[PartitionProduceResponse],
         verdict: Verdict | None,
     ) -> None:
-        """Keep a place among the answers, and the batch: the frame's memory is lent only until the handler waits."""
-        assert data.records is not None
-        self.closed = closed
-        self.topic = topic
-        self.data = data
-        self.batch = memoryview(bytearray(data.records))
+        """Take over a batch that is the request's own, and keep a place among the answers."""
+        self.replica = closed.replica
+        self.header = closed.header
+        self.config = closed.replica.config
+        self.batch = batch
         self.answers = answers
         self.verdict = verdict
         self.place = len(answers)
-        answers.append(PartitionProduceResponse(index=data.index))
+        answers.append(PartitionProduceResponse(index=closed.replica.key.partition))
 
 
 class _Uncommitted(NamedTuple):
@@ -173,11 +170,10 @@ def _handle_transactional(call: Call) -> Any:  # noqa: ANN401
         return refuse(request, refusal.code, refusal.message)
     if asked is None:
         return _append_all(call, guards)
-    # The frame's memory is lent only until the handler waits.
     for topic in request.topic_data:
         for data in topic.partition_data:
             if data.records is not None:
-                data.records = memoryview(bytearray(data.records))
+                data.records = call.own(data.records)
     return _after_asking(call, asked, guards)
 
 
@@ -205,18 +201,27 @@ def _append_all(call: Call, verdicts: Verdicts) -> Any:  # noqa: ANN401
                     _produce(call, name, data.index, data.records, owed, verdict=verdict)
                 )
             except _Closed as closed:
-                postponed.append(_Postponed(closed, name, data, partitions, verdict))
+                assert data.records is not None
+                postponed.append(_Postponed(closed, call.own(data.records), partitions, verdict))
         responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
             )
         )
     response = ProduceResponse(responses=responses)
+    if not (postponed or owed):
+        return _answer(call, response)
+    _give_back_records(request)
     if postponed:
         return _after_opening(call, response, postponed, owed)
-    if owed:
-        return _after_waiting(call, response, owed)
-    return _answer(call, response)
+    return _after_waiting(call, response, owed)
+
+
+def _give_back_records(request: ProduceRequest) -> None:
+    """Read no more of what was lent: everything is written, or was made the request's own."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            data.records = None
 
 
 def refuse(request: ProduceRequest, code: ErrorCode, message: str | None) -> Any:  # noqa: ANN401
@@ -254,25 +259,55 @@ def _topic_name(call: Call, topic_id: bytes) -> str | None:
     return None if topic is None else topic.name
 
 
-def _produce(  # noqa: PLR0913  (what came of the steps before, each by its name)
+def _produce(
     call: Call,
     name: str | None,
     index: int,
     records: memoryview | None,
     owed: _Owed,
-    opened: Opened | Refusal | None = None,
     verdict: Verdict | None = None,
 ) -> PartitionProduceResponse:
-    """Append to one partition; `opened` is what came of the batch in the background, if it was there."""
+    """Append to the partition that has this name now."""
     if name is None:
         return _failed(index, ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-    node = call.node
-    replica = node.led(name, index)
+    replica = call.node.led(name, index)
     if isinstance(replica, ErrorCode):
         return _failed(index, replica, f"{name}-{index}: {replica.message}")
-    replica.metrics.produces += opened is None
+    replica.metrics.produces += 1
     if replica.topic.is_internal and call.client_id != _ADMIN_CLIENT:
         return _failed(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is the brokers' own")
+    return _produce_to(call, replica, records, owed, verdict)
+
+
+def _produce_opened(
+    call: Call, each: _Postponed, opened: Opened | Refusal, owed: _Owed
+) -> PartitionProduceResponse:
+    """Append a batch that was opened in the background, if it may still be written to where it was meant to be."""
+    replica = each.replica
+    name, index = replica.key
+    if call.node.replicas.get(name, index) is not replica:
+        by_id = call.version >= TOPIC_IDS_SINCE
+        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _failed(index, code, f"{replica.key} has gone since the request came")
+    if replica.offline:
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+        return _failed(index, code, f"{replica.key}: {code.message}")
+    return _produce_to(call, replica, each.batch, owed, each.verdict, opened)
+
+
+def _produce_to(
+    call: Call,
+    replica: Replica,
+    records: memoryview | None,
+    owed: _Owed,
+    verdict: Verdict | None,
+    opened: Opened | Refusal | None = None,
+) -> PartitionProduceResponse:
+    """Append to one replica; `opened` is what came of the batch in the background, if it was there."""
+    name, index = replica.key
+    if call.has_waited and not call.allows(Operation.WRITE, ResourceType.TOPIC, name):
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return _failed(index, code, "the right to write was revoked since the request came")
     try:
         if isinstance(verdict, Refusal):
             raise verdict
@@ -316,7 +351,7 @@ def _append(
         assert records is not None
         opened = batch_check.open_now(records, header, config, node.unpacker)
         if opened is None:
-            raise _Closed(header, config)
+            raise _Closed(replica, header)
     elif isinstance(opened, Refusal):
         raise opened
     header = opened.header
@@ -395,21 +430,33 @@ def _after_opening(
     """Open what takes long in the background, append it, then answer."""
     for each in postponed:
         opened = yield from _open_later(call, each)
-        each.answers[each.place] = _produce(
-            call, each.topic, each.data.index, each.batch, owed, opened, each.verdict
-        )
+        call.node.staging.write()  # sequences are judged by what came before: others have written meanwhile
+        each.answers[each.place] = _produce_opened(call, each, opened, owed)
     if owed:
         return (yield from _after_waiting(call, response, owed))
     return _answer(call, response)
 
 
 def _open_later(call: Call, postponed: _Postponed) -> Task[Opened | Refusal]:
-    """Open a batch in the background. Few at a time: what it unpacks to may be in memory, and other threads wait for disks."""
-    node, link, closed = call.node, call.link, postponed.closed
+    """Open a batch in the background, as the settings ask for that count when it is open."""
+    opened = yield from _open_once(call, postponed)
+    while postponed.config is not postponed.replica.config:
+        postponed.config = postponed.replica.config
+        try:
+            batch_check.check(postponed.batch, call.version, postponed.config)
+        except Refusal as refusal:
+            return refusal
+        opened = yield from _open_once(call, postponed)
+    return opened
+
+
+def _open_once(call: Call, postponed: _Postponed) -> Task[Opened | Refusal]:
+    """Open a batch. Few at a time: what it unpacks to may be in memory, and other threads wait for disks."""
+    node, link = call.node, call.link
     yield partial(node.unpacking.take, link)
     started_ms = node.world.clock.monotonic_ms()
     try:
-        job = partial(batch_check.open_later, postponed.batch, closed.header, closed.config)
+        job = partial(batch_check.open_later, postponed.batch, postponed.header, postponed.config)
         opened: Opened = yield partial(node.world.background.run, job)
     except Refusal as refusal:
         return refusal
