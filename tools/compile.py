@@ -38,6 +38,7 @@ GROUPS = {
         "broker/produce_lane",
         "broker/repeats",
         "broker/replicas",
+        "broker/tenure",
         "runtime/connection",
         "runtime/disk",
         "runtime/inbox",

@@ -216,6 +216,4 @@ def _apply(node: Node, topic: Topic) -> None:
     config = node.log_config(topic.overrides)
     for replica in node.replicas.of_topic(topic.name):
         if replica.config is not config:
-            replica.config = config
-            replica.state.min_in_sync = config.min_insync_replicas
-            replica.log.configure(config)
+            replica.configure(config)

@@ -85,14 +85,14 @@ class Node:
         self.cluster = ClusterView(self)
         self._members: Members | None = None
         self.metrics = Metrics()
-        #: Who is exchanging the segments of a log.
-        self.claims = LogClaims()
-        self.repairs = Repairs(self)
-        self.replicas = Replicas(world, self.metrics, self.repairs.request)
         #: Produce requests of this turn that are written together.
         self.staging = Staging(
             world.clock, self.metrics, config.get_int("socket.request.max.bytes")
         )
+        #: Who is exchanging the segments of a log.
+        self.claims = LogClaims()
+        self.repairs = Repairs(self)
+        self.replicas = Replicas(world, self.metrics, self.staging, self.repairs.request)
         #: How clients log in, and who can by SCRAM.
         self.authentication = Authentication(self)
         self.users = Users(self)

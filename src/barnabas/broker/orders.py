@@ -228,12 +228,9 @@ class Orders:
         was_leader = state.is_leader
         if told.leader_epoch > state.leader_epoch:
             node.members.fetchers.leave(replica.key)
-            log_.assign_epoch(told.leader_epoch)
-        node.staging.write()  # what was judged under the old state
-        is_news = state.become_leader(
-            replicas=told.replicas, in_sync=told.isr, leader_epoch=told.leader_epoch,
-            partition_epoch=told.partition_epoch, log_end_offset=log_.log_end_offset,
-            now_ms=node.world.clock.monotonic_ms(),
+        is_news = replica.lead(
+            leader_epoch=told.leader_epoch, partition_epoch=told.partition_epoch,
+            replicas=told.replicas, in_sync=told.isr, now_ms=node.world.clock.monotonic_ms(),
         )  # fmt: skip
         if not is_news:
             return
@@ -243,7 +240,7 @@ class Orders:
         )  # fmt: skip
         if state.on_end_offset(log_.log_end_offset):
             replica.on_high_watermark()
-        self._on_changed(replica)
+        _let_look_again(replica)
         if not was_leader:
             node.coordinators.on_opened(replica)
             node.transactions.on_opened(replica)
@@ -251,8 +248,7 @@ class Orders:
     def _follow(self, replica: Replica, told: LeaderAndIsrPartitionState) -> None:
         node, state = self._node, replica.state
         before = (state.leader, state.leader_epoch)
-        node.staging.write()
-        is_news = state.become_follower(
+        is_news = replica.follow(
             leader=told.leader, leader_epoch=told.leader_epoch,
             partition_epoch=told.partition_epoch, replicas=told.replicas, in_sync=told.isr,
         )  # fmt: skip
@@ -268,13 +264,7 @@ class Orders:
                 node.members.fetchers.leave(replica.key)
             else:
                 node.members.fetchers.follow(replica)
-        self._on_changed(replica)
-
-    def _on_changed(self, replica: Replica) -> None:
-        """Let everybody look again who relies on the role as it was."""
-        self._node.staging.close_lanes([replica])
-        replica.settle()
-        replica.wake_readers()
+        _let_look_again(replica)
 
     # StopReplica
 
@@ -314,11 +304,10 @@ class Orders:
             return ErrorCode.KAFKA_STORAGE_ERROR
         node.members.fetchers.leave(key)
         if told.delete_partition:
-            node.staging.write()
+            node.replicas.drop(key)
             node.coordinators.on_following(replica)
             node.transactions.on_following(replica)
-            node.replicas.drop(key)
-            self._on_changed(replica)
+            _let_look_again(replica)
             replica.commitment.give_up(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             to_delete.append(replica)
         return ErrorCode.NONE
@@ -414,6 +403,12 @@ class Orders:
         for entry in ready:
             self._watchers.remove(entry)
             entry[1](True, None)
+
+
+def _let_look_again(replica: Replica) -> None:
+    """Wake everybody who relies on the role as it was."""
+    replica.settle()
+    replica.wake_readers()
 
 
 def _put_partition(topic: Topic, index: int, partition: Partition) -> None:

@@ -3,6 +3,10 @@
 Joins `storage.log` (bytes) with `core.partition` (rules) and tells those who wait for bytes. Decides
 nothing about requests. A replica whose disk failed stays in the table and answers KAFKA_STORAGE_ERROR; with it, all
 others of its directory.
+
+Invariants: what was staged for a replica is written before its role, epoch, settings, hosting or log end (other than by an append) change:
+those change in `lead`, `follow`, `leave`, `lose`, `configure`, `cut`, `start_over` and `finish_cut`, and nowhere else. A change of
+role, epoch or hosting ends the tenure (see `tenure.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.broker.commitment import Commitment
 from barnabas.broker.disk_failures import PassingErrors, is_of_directory, is_passing
 from barnabas.broker.metrics import TopicMetrics
+from barnabas.broker.tenure import Tenure
 from barnabas.core.epochs import EpochEntry, LeaderEpochs
 from barnabas.core.waiting import Waiting
 from barnabas.model.errors import ErrorCode
@@ -21,9 +26,10 @@ from barnabas.storage.segment import DamagedBatch
 from barnabas.wire.batch import LOG_OVERHEAD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.broker.metrics import Metrics
+    from barnabas.broker.repeats import Staging
     from barnabas.broker.tasks import Done
     from barnabas.core.changes import Onlooker
     from barnabas.core.partition import PartitionState
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from barnabas.ports import Background, Clock, World
     from barnabas.storage.directory import LogDirectory
     from barnabas.storage.log import Log
+    from barnabas.storage.truncation import StartOverJob, TruncationJob
     from barnabas.wire.batch import BatchError, BatchHeader
     from barnabas.wire.compression import CompressionError
     from barnabas.wire.control_batch import EndMarker
@@ -60,8 +67,9 @@ class Replica:
     """One hosted partition."""
 
     __slots__ = (
-        "_background", "_clock", "_flush_running", "_flush_waiters", "_on_damage", "_on_failure", "_passing_errors", "_stable_key",
-        "_told_stable_offset", "_undecided_bytes", "_waiting", "commitment", "config", "directory", "is_cutting", "key", "log", "metrics", "offline", "state", "topic",
+        "_background", "_clock", "_flush_running", "_flush_waiters", "_on_damage", "_on_failure", "_passing_errors", "_stable_key", "_staging",
+        "_told_stable_offset", "_undecided_bytes", "_waiting", "commitment", "config", "directory", "is_cutting", "key", "log", "metrics", "offline", "state",
+        "tenure", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +91,9 @@ class Replica:
         self._on_failure: OnFailure | None = None
         self._on_damage: OnDamage | None = None
         self._passing_errors: PassingErrors | None = None
+        self._staging: Staging | None = None
+        #: Over as soon as role, epoch or hosting change; then there is another one.
+        self.tenure = Tenure(topic.id, state.leader_epoch, is_leader=state.is_leader)
         self.metrics = TopicMetrics()
         self._stable_key = stable_key(*self.key)
         #: Its log is being cut: nothing is appended, and its role does not change.
@@ -93,16 +104,18 @@ class Replica:
         #: Bytes that came since everything was decided: at most so many become readable by a marker.
         self._undecided_bytes = 0
 
-    def attach(
+    def attach(  # noqa: PLR0913  (what the node is to it, each by its name)
         self,
         waiting: Waiting[Any],
+        staging: Staging,
         world: World,
         metrics: TopicMetrics,
         on_failure: OnFailure,
         on_damage: OnDamage,
         passing_errors: PassingErrors,
     ) -> None:
-        """Join the node: whom to tell of new bytes, where fsync runs, what counts, whom to tell of a disk's errors."""
+        """Join the node: whom to tell of new bytes, where requests are staged and fsync runs, what counts, whom to tell of a disk's errors."""
+        self._staging = staging
         self._on_failure = on_failure
         self._on_damage = on_damage
         self._passing_errors = passing_errors
@@ -118,6 +131,127 @@ class Replica:
         if epochs.latest == epoch:
             return epochs
         return LeaderEpochs([*epochs.entries, EpochEntry(epoch, self.log.log_end_offset)])
+
+    # Changes of role, hosting, settings and end
+
+    def lead(
+        self,
+        *,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Sequence[int],
+        in_sync: Sequence[int],
+        now_ms: int,
+    ) -> bool:
+        """Lead from here on, or go on leading in a new epoch; False if that is no news, or the log was lost.
+
+        OSError, and nothing changed, if the epoch cannot be written down.
+        """
+        self._write_staged()
+        if self.offline:
+            return False
+        state, log_ = self.state, self.log
+        if leader_epoch > state.leader_epoch:
+            log_.assign_epoch(leader_epoch)
+        is_news = state.become_leader(
+            replicas=replicas, in_sync=in_sync, leader_epoch=leader_epoch,
+            partition_epoch=partition_epoch, log_end_offset=log_.log_end_offset, now_ms=now_ms,
+        )  # fmt: skip
+        if is_news:
+            self._on_new_role()
+        return is_news
+
+    def follow(
+        self,
+        *,
+        leader: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: Sequence[int],
+        in_sync: Sequence[int],
+    ) -> bool:
+        """Follow `leader`, NO_LEADER if there is none; False if that is no news."""
+        self._write_staged()
+        is_news = self.state.become_follower(
+            leader=leader, leader_epoch=leader_epoch, partition_epoch=partition_epoch,
+            replicas=replicas, in_sync=in_sync,
+        )  # fmt: skip
+        if is_news:
+            self._on_new_role()
+        return is_news
+
+    def leave(self) -> None:
+        """Be hosted no more: whoever still holds it finds nothing to write to. The caller closes its lanes."""
+        self._write_staged()
+        self.offline = True
+        self._renew_tenure()
+        self.wake_readers()
+
+    def lose(self) -> None:
+        """Serve nobody any more, until the next start: those who wait hear of it, and what is staged is refused when it is to be written."""
+        self.offline = True
+        self._renew_tenure()
+        self.commitment.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
+        self.wake_readers()
+
+    def configure(self, config: LogConfig) -> None:
+        """Put settings in force."""
+        self._write_staged()
+        self.config = config
+        self.state.min_in_sync = config.min_insync_replicas
+        self.log.configure(config)
+
+    def cut(self, offset: int, now_ms: int) -> TruncationJob | None:
+        """Let the log end at or before `offset`, as a follower's; see `Log.plan_truncation`."""
+        self._write_staged()
+        job = self.log.plan_truncation(offset, now_ms)
+        self._on_cut()
+        return job
+
+    def start_over(self, offset: int, now_ms: int) -> StartOverJob:
+        """Drop everything, as a follower, and begin at `offset`; see `Log.plan_start_over`."""
+        self._write_staged()
+        return self.log.plan_start_over(offset, now_ms)
+
+    def finish_cut(self, job: TruncationJob) -> list[str]:
+        """Take appends again once the files have followed; return those put aside. An error breaks the log, and is raised."""
+        self._write_staged()
+        paths = self.log.on_truncated(job)
+        self.state.on_log_start(self.log.log_start_offset)
+        self._on_cut()
+        return paths
+
+    def _write_staged(self) -> None:
+        """Write what was judged by what is about to change."""
+        if self._staging is not None:
+            self._staging.write()
+
+    def _on_new_role(self) -> None:
+        """Close the lanes, whose answers may be others from now on; end the tenure unless only the in-sync set is new."""
+        state, tenure = self.state, self.tenure
+        if (state.leader_epoch, state.is_leader) != (tenure.leader_epoch, tenure.is_leader):
+            self._renew_tenure()
+        if self._staging is not None:
+            self._staging.close_lanes([self])
+
+    def _renew_tenure(self) -> None:
+        """End the tenure and begin another; one of a replica that serves nobody is over from the start."""
+        state = self.state
+        self.tenure.is_over = True
+        self.tenure = Tenure(
+            self.topic.id, state.leader_epoch, is_leader=state.is_leader, is_over=self.offline
+        )
+
+    def _on_cut(self) -> None:
+        """Let the rules know where the log ends now."""
+        end_offset = self.log.log_end_offset
+        self.commitment.on_truncated(end_offset)
+        self.state.on_truncated(end_offset)
+        self._told_stable_offset = self.last_stable_offset
+        self._undecided_bytes = 0
+        self.wake_readers()
+
+    # Appending
 
     def append(self, batch: memoryview, header: BatchHeader, now_ms: int) -> int | None:
         """Append a checked batch as leader; its base offset, None if the disk failed."""
@@ -218,16 +352,6 @@ class Replica:
             self._on_readable(self.commitment.take_readable(state.high_watermark))
         return ErrorCode.NONE
 
-    def on_truncated(self) -> None:
-        """Let the rules know that the log was cut, as a follower's."""
-        end_offset = self.log.log_end_offset
-        self.commitment.on_truncated(end_offset)
-        if not self.state.is_leader:
-            self.state.on_truncated(end_offset)
-        self._told_stable_offset = self.last_stable_offset
-        self._undecided_bytes = 0
-        self.wake_readers()
-
     def _on_readable(self, size_bytes: int) -> None:
         """Tell those who wait for bytes, and those who wait for committed ones once they are."""
         assert self._waiting is not None
@@ -294,12 +418,6 @@ class Replica:
         log.critical("%s: offline, cannot %s: %s", self.key, doing, problem)
         assert self._on_failure is not None
         self._on_failure(self, problem)
-
-    def lose(self) -> None:
-        """Serve nobody any more, until the next start: those who wait hear of it."""
-        self.offline = True
-        self.commitment.give_up(ErrorCode.KAFKA_STORAGE_ERROR)
-        self.wake_readers()
 
     def on_damage(self, problem: BatchError | CompressionError) -> ErrorCode:
         """Have what cannot be read repaired; what to answer meanwhile: clients try again after it."""
@@ -378,13 +496,17 @@ class Replicas:
         "_metrics",
         "_on_damage",
         "_passing_errors",
+        "_staging",
         "_world",
         "on_lost",
         "waiting",
     )
 
-    def __init__(self, world: World, metrics: Metrics, on_damage: OnDamage) -> None:
+    def __init__(
+        self, world: World, metrics: Metrics, staging: Staging, on_damage: OnDamage
+    ) -> None:
         """Start with none; `on_damage` is told of a segment that somebody could not read."""
+        self._staging = staging
         self._on_damage = on_damage
         self._world = world
         self._metrics = metrics
@@ -417,10 +539,10 @@ class Replicas:
         topic = replica.key.topic
         metrics = self._metrics.by_topic[topic]
         replica.attach(
-            self.waiting, self._world, metrics, self._on_failed, self._on_damage, self._passing_errors
+            self.waiting, self._staging, self._world, metrics, self._on_failed, self._on_damage, self._passing_errors,
         )  # fmt: skip
-        # Its directory may have failed while it was being opened.
-        replica.offline = replica.offline or not replica.directory.is_online
+        if not replica.directory.is_online:
+            replica.lose()  # it failed while the log was being opened
         partitions = self._by_topic.setdefault(topic, {})
         assert replica.key.partition not in partitions, f"{replica.key} is hosted already"
         partitions[replica.key.partition] = replica
@@ -452,14 +574,14 @@ class Replicas:
         replica = partitions.pop(key.partition)
         if not partitions:
             del self._by_topic[key.topic]
-        replica.offline = True  # whoever still holds it finds nothing to write to
-        replica.wake_readers()
+        replica.leave()
+        self._staging.close_lanes([replica])
 
     def drop_topic(self, topic: str) -> list[Replica]:
         """Stop hosting a topic; those who wait on it are woken and find it gone."""
         dropped = list(self._by_topic.pop(topic, {}).values())
         self._metrics.by_topic.pop(topic, None)
         for replica in dropped:
-            replica.offline = True  # whoever still holds it finds nothing to write to
-            replica.wake_readers()
+            replica.leave()
+        self._staging.close_lanes(dropped)
         return dropped

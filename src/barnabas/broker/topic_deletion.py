@@ -48,7 +48,6 @@ def _delete(node: Node, topic: Topic) -> Task[None]:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from None
     node.topics.drop(topic)
     replicas = node.replicas.drop_topic(topic.name)
-    node.staging.close_lanes(replicas)
     node.coordinators.on_topic_deleted(topic)
     node.transactions.on_topic_deleted(topic)
     log.info("deleted topic %s with %d partitions", topic.name, len(topic.partitions))

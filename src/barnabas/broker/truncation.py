@@ -31,8 +31,7 @@ def truncate(node: Node, replica: Replica, offset: int) -> Task[None]:
         if offset < replica.log.segments[0].base_offset:
             yield from _start_over(node, replica, offset)
             return
-        job = replica.log.plan_truncation(offset, node.world.clock.now_ms())
-        replica.on_truncated()
+        job = replica.cut(offset, node.world.clock.now_ms())
         if job is not None:
             _forget_cleaned(replica)
             yield from checkpointing.write(node, replica.directory)
@@ -53,18 +52,14 @@ def start_over(node: Node, replica: Replica, offset: int) -> Task[None]:
 def _start_over(node: Node, replica: Replica, offset: int) -> Task[None]:
     replica.state.on_truncated(replica.log.log_start_offset)
     yield from checkpointing.write(node, replica.directory)
-    yield from _finish(
-        node, replica, replica.log.plan_start_over(offset, node.world.clock.now_ms())
-    )
-    replica.state.on_log_start(replica.log.log_start_offset)
-    replica.on_truncated()
+    yield from _finish(node, replica, replica.start_over(offset, node.world.clock.now_ms()))
     _forget_cleaned(replica)
     yield from checkpointing.write(node, replica.directory)
 
 
 def _finish(node: Node, replica: Replica, job: TruncationJob) -> Task[None]:
     yield partial(node.world.background.run, job.run)
-    paths = replica.log.on_truncated(job)
+    paths = replica.finish_cut(job)
     remove_files_later(node.world, paths, replica.config.file_delete_delay_ms)
 
 
