@@ -91,7 +91,7 @@ class CommitLane:
 
     __slots__ = (
         "_answer_rest", "_answer_size", "_batch", "_config", "_coordinators", "_hosted", "_known", "_literals", "_pack", "_partitions",
-        "_refuse", "_request", "_size", "_topics", "_unpack", "target",
+        "_refuse", "_request", "_size", "_tenure", "_topics", "_unpack", "target",
     )  # fmt: skip
 
     api_key: Final = OFFSET_COMMIT
@@ -107,6 +107,7 @@ class CommitLane:
         """Take over a request that was kept: `literals` is what stands in it behind each of its offsets."""
         self.target: Replica = hosted.replica
         self._hosted = hosted
+        self._tenure = hosted.replica.tenure
         self._config = hosted.replica.config
         self._coordinators: Coordinators = call.node.coordinators
         self._known = call.node.topics.by_name
@@ -133,7 +134,7 @@ class CommitLane:
         return (
             self._hosted.is_loaded
             and replica.config is self._config
-            and not replica.offline
+            and not self._tenure.is_over
             and all(known.get(name) is topic for name, topic in self._topics)
         )
 

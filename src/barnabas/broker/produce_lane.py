@@ -3,8 +3,8 @@
 Job: check and append their batch, and pack the answer, instead of decoding and building the same message again and again
 (see `repeats.py`). Has no rule of its own: whatever is not plain is left to the general way (`api/produce.py`).
 
-A lane is closed by what could make the answer another one: the topic's settings changed, the partition went offline
-or away, or got another leader or followers.
+A lane is closed by what could make the answer another one: the topic's settings changed, or the replica's tenure ended (it went offline
+or away, or got another role or epoch). Other followers close it, too (`Replica`).
 
 Invariants: the bytes answered and appended are those of the general way (a property test holds it to that).
 """
@@ -64,7 +64,7 @@ class ProduceLane:
 
     __slots__ = (
         "_acks", "_after", "_before", "_codec_max", "_config", "_failed", "_pack", "_size", "_tail_size",
-        "_unpacker", "target",
+        "_tenure", "_unpacker", "target",
     )  # fmt: skip
 
     api_key: Final = PRODUCE
@@ -72,6 +72,7 @@ class ProduceLane:
     def __init__(self, replica: Replica, call: Call, answer: bytes, failed: bytes) -> None:
         """Take apart a marked answer and one that tells of a failed write."""
         self.target = replica
+        self._tenure = replica.tenure
         self._config = replica.config
         self._acks = call.request.acks
         self._unpacker = call.node.unpacker
@@ -89,7 +90,7 @@ class ProduceLane:
 
     def is_open_to(self, replica: Replica) -> bool:
         """Tell whether requests like the first one still mean this partition, with these settings."""
-        return self.target is replica and self._config is replica.config
+        return self._tenure is replica.tenure and self._config is replica.config
 
     def stage(
         self, view: memoryview, position: int, end: int, staging: Staging
@@ -110,7 +111,7 @@ class ProduceLane:
             base_timestamp, max_timestamp, producer_id, producer_epoch, sequence, count,
         ) = header  # fmt: skip
         if (
-            replica.offline
+            self._tenure.is_over
             or replica.config is not config
             or replica.state.decide_append(self._acks, config.min_insync_replicas)
             or base_offset

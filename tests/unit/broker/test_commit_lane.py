@@ -145,7 +145,7 @@ def test_offsets_of_a_topic_that_is_deleted_meanwhile_are_not_kept(peer):
 def test_a_disk_that_fails_is_told_and_nothing_is_kept(peer):
     assert take(peer, commit(2, 6))
     for replica in peer.host.node.replicas.of_topic("__consumer_offsets"):
-        replica.offline = True
+        replica.lose()
     assert codes(peer) == [(2, ErrorCode.NOT_COORDINATOR)]
     assert not take(peer, commit(3, 7))
 
