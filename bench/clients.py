@@ -45,13 +45,13 @@ class Throughput(NamedTuple):
 
 
 class Sending(NamedTuple):
-    """How rdkafka_performance produces."""
+    """How rdkafka_performance produces; batch size and linger are librdkafka's own where they are None."""
 
     records: int
     size: int
     acks: int = -1
-    batch_size: int = 131072
-    linger_ms: int = 1
+    batch_size: int | None = 131072
+    linger_ms: int | None = 1
     rate: int = 0
 
 
@@ -90,7 +90,8 @@ def producing(tools: Tools, broker: Broker, topic: str, how: Sending) -> list[st
     """The command of librdkafka's producer."""
     command = [str(tools.rdkafka_performance), "-P", "-b", f"127.0.0.1:{broker.port}", "-t", topic]
     command += ["-s", str(how.size), "-c", str(how.records), "-a", str(how.acks)]
-    command += ["-X", f"linger.ms={how.linger_ms}", "-X", f"batch.size={how.batch_size}"]
+    for name, value in (("linger.ms", how.linger_ms), ("batch.size", how.batch_size)):
+        command += [] if value is None else ["-X", f"{name}={value}"]
     return command + (["-r", str(how.rate)] if how.rate else [])
 
 

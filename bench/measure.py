@@ -45,8 +45,13 @@ def children_cpu_seconds(pid: int) -> float:
 
 
 def _stat_fields(pid: int) -> list[str]:
-    """What follows the name: state, parent, ..., own user and system time at 11, those of ended children at 13."""
+    """What follows the name: state, parent, ..., minor page faults at 7, own user and system time at 11, those of ended children at 13."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def page_faults(pid: int) -> int:
+    """Pages that a process was given since its start: fresh memory costs one for every 4 KB."""
+    return int(_stat_fields(pid)[7])
 
 
 class Memory(NamedTuple):
@@ -110,6 +115,7 @@ class Watch:
         self.wall_s = 0.0
         self.cpu_s = 0.0
         self.client_cpu_s = 0.0
+        self.page_faults = 0
         self.noise = Noise(0.0, 0.0)
         self.started = 0.0
 
@@ -118,6 +124,7 @@ class Watch:
         self._machine = machine_time()
         self._client = client_cpu_seconds()
         self._cpu = sum(map(cpu_seconds, self._pids))
+        self._page_faults = sum(map(page_faults, self._pids))
         self.started = time.monotonic()
         return self
 
@@ -128,6 +135,7 @@ class Watch:
         self.wall_s = time.monotonic() - self.started
         self.cpu_s = sum(map(cpu_seconds, self._pids)) - self._cpu
         self.client_cpu_s = client_cpu_seconds() - self._client
+        self.page_faults = sum(map(page_faults, self._pids)) - self._page_faults
         machine = machine_time()
         available = self.wall_s * CORES
         others = machine.busy - self._machine.busy - self.cpu_s - self.client_cpu_s

@@ -15,13 +15,15 @@ SIZES = {100: "100 B", 1024: "1 KB", 65536: "64 KB"}
 
 
 def w1_and_w2(s: float) -> list[Step]:
-    """Every combination of size, partitions and acks; reading follows writing for one of each size."""
+    """Combinations of size, partitions and acks, and librdkafka's defaults; reading follows writing for one of each size."""
     steps = []
     for size, partitions, acks in itertools.product((100, 1024), (1, 16), (1, -1)):
+        if (size, partitions, acks) == (1024, 1, 1):
+            continue  # the least telling of them makes room for librdkafka's defaults
         workload = "w1" if size == 100 else "w2"
         reading = acks == -1 and partitions == (1 if size == 100 else 16)
         steps.append(throughput(workload, size, partitions, acks, (reading, 1.4 + s)))
-    return steps
+    return [*steps, defaults(1.4 + s)]
 
 
 def w10(s: float) -> list[Step]:
@@ -57,6 +59,31 @@ def throughput(
         return write_and_read(bench, broker, name, partitions, (how, also_read))
 
     return Step(workload, f"{what}, acks {ACKS[acks]}", tuple(figures), run, seconds)
+
+
+def defaults(seconds: float) -> Step:
+    """Write with librdkafka as it comes: batches of a megabyte, which are the first to need memory of their own."""
+    key, what = "w2.defaults", "1 KB, 16 partitions, librdkafka's defaults"
+    figures = (
+        Figure(f"{key}.produce", f"produce {what}", "MB/s", True, 1.0),
+        Figure(f"{key}.produce-cpu", f"broker CPU, produce {what}", "s/GB", False, 0.9),
+        Figure(
+            f"{key}.page-faults", f"page faults, produce {what}", "per GB", False, 5000, own=True
+        ),
+    )
+
+    def run(bench: Bench, name: str) -> dict[str, float]:
+        broker = bench.broker(name)
+        how = Sending(records_of(bench, 1024), 1024, batch_size=None, linger_ms=None)
+        with bench.topic(broker, 16) as places, bench.watch(broker, f"{key}.produce") as watch:
+            written = clients.produce(bench.tools, broker, places[0].topic, how)
+        return {
+            f"{key}.produce": written.mb_s,
+            f"{key}.produce-cpu": watch.cpu_s / written.payload * GB,
+            f"{key}.page-faults": watch.page_faults / written.payload * GB,
+        }
+
+    return Step("w2", what, figures, run, seconds)
 
 
 def records_of(bench: Bench, size: int) -> int:
