@@ -160,6 +160,7 @@ class Authenticator:
         self._mechanism = mechanism
         self._server = self._shared.make_server(self._link.listener, mechanism)
         self._state, self.is_bare = State.UNDER_WAY, bare
+        self._close_lanes()
         return True
 
     @property
@@ -243,8 +244,12 @@ class Authenticator:
         return min(limits)
 
     def _expire(self) -> None:
-        """Have the next request looked at: those that repeat would go their short way past `check`."""
+        """End the login: only another one is taken from now on."""
         self._is_expired = True
+        self._close_lanes()
+
+    def _close_lanes(self) -> None:
+        """Have the next request looked at: those that repeat would go their short way past `check`."""
         self._link.lanes = None
 
     @property

@@ -218,6 +218,15 @@ class TestLimited:
         kit.advance(10_001)
         assert link_of(kit).lanes is None
 
+    def test_nor_while_another_login_is_under_way(self, kit):
+        log_in(kit.client)
+        kit.create("t")
+        for _ in range(3):
+            assert kit.produce("t").error_code == 0
+        kit.advance(2_000)
+        handshake(kit.client)
+        assert link_of(kit).lanes is None
+
     def test_a_late_login_is_still_one(self, kit):
         log_in(kit.client)
         kit.advance(20_000)
