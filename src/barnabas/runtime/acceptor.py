@@ -36,18 +36,18 @@ class Acceptor:
         loop: Loop,
         sock: socket.socket,
         adopt: Callable[[socket.socket], int],
-        has_room: Callable[[], str | None],
+        why_full: Callable[[], str | None],
         make_way: Callable[[int], int],
     ) -> None:
         """Take connections from now on.
 
-        `adopt` takes one and says for how many milliseconds no more are to come; `has_room` says why none can be taken, None if one
+        `adopt` takes one and says for how many milliseconds no more are to come; `why_full` says why none can be taken, None if one
         can; `make_way` frees descriptors for so many and says how many.
         """
         self._loop = loop
         self._sock = sock
         self._adopt = adopt
-        self._has_room = has_room
+        self._why_full = why_full
         self._make_way = make_way
         self._quiet = Quiet()
         #: The end of the pause, if there is one: then nothing is watched.
@@ -68,7 +68,7 @@ class Acceptor:
 
     def _accept(self, _events: int) -> None:
         for _ in range(ACCEPTS_PER_TURN):
-            full = self._has_room()
+            full = self._why_full()
             if full is not None:
                 self._tell_full(full)
                 return
