@@ -73,7 +73,8 @@ class SimPeer:
 
         def take() -> None:
             memory = bytearray(frame)
-            self._events.on_frame(memoryview(memory))
+            with memoryview(memory) as lent:  # released at the end: only parts of it can be kept
+                self._events.on_frame(lent)
             take_back(memory)
 
         self._tell(take)
