@@ -8,9 +8,11 @@ from barnabas.sim.cluster_transaction_run import run_cluster_transactions
 
 SEEDS_PER_PUSH = 8
 SEEDS_TO_FIND = 10
+#: Failed once: 61 kept an error whose traceback held a follower's records, which were only lent.
+KEPT_SEEDS = [61]
 
 
-@pytest.mark.parametrize("seed", range(SEEDS_PER_PUSH))
+@pytest.mark.parametrize("seed", [*range(SEEDS_PER_PUSH), *KEPT_SEEDS])
 def test_every_promise_holds(seed):
     verdict = run_cluster_transactions(seed)
     assert verdict.violation is None, verdict.violation

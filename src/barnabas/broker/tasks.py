@@ -12,6 +12,8 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from barnabas.model.errors import KafkaError
+
 Done = Callable[[Any, BaseException | None], None]
 Start = Callable[[Done], None]
 Result = TypeVar("Result")
@@ -99,6 +101,10 @@ class _Drive:
                 start = task.throw(error) if error is not None else task.send(result)
             except StopIteration as end:
                 self._finished(end.value, None)
+                return
+            except (KafkaError, OSError) as outcome:
+                # An outcome like others: kept, its traceback would keep the frames of all callers, and what was lent to them.
+                self._finished(None, outcome.with_traceback(None))
                 return
             except Exception as caught:  # noqa: BLE001  (an edge: the owner of the task gets it)
                 self._finished(None, caught)

@@ -6,6 +6,7 @@ import weakref
 import pytest
 
 from barnabas.broker.tasks import drive, side_by_side, together
+from barnabas.model.errors import ErrorCode, KafkaError
 
 
 def run(task):
@@ -171,3 +172,20 @@ def test_no_tasks_side_by_side_end_at_once():
         return (yield side_by_side([]))
 
     assert run(task()) == [([], None)]
+
+
+@pytest.mark.parametrize("outcome", [KafkaError(ErrorCode.NOT_COORDINATOR), OSError("gone")])
+def test_an_outcome_that_is_kept_keeps_nothing_of_its_callers(outcome):
+    """Its traceback kept the frames of all callers, and with them a reply of another broker that was only lent."""
+    memory = bytearray(9)
+
+    def task():
+        yield lambda done: done(None, None)
+        raise outcome
+
+    def called_with(view):
+        assert len(view) == len(memory)
+        return run(task())
+
+    assert called_with(memoryview(memory)) == [(None, outcome)]
+    memory.clear()  # BufferError if a view of it still exists
