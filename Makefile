@@ -18,7 +18,7 @@ NEEDED := $(if $(COPY),compiled)
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test quick collected peers check lint types unit sim fuzz compat chaos demo bench compiled generate lock clean
+.PHONY: help up test quick unit-compiled collected peers check lint types unit sim fuzz compat chaos demo bench compiled generate lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -44,11 +44,17 @@ up: $(STAMP) ## Start a broker on 127.0.0.1:9092 (ARGS="--listen ... --data-dir 
 
 # Beside each other, since each keeps one core busy: the unit tests, and all that must be there before the others.
 test: ## Run everything that CI runs
-	@$(MAKE) --no-print-directory $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) -j 2 $(if $(ARGS),,quick) check collected $(NEEDED)
+	@$(MAKE) --no-print-directory $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) -j 2 $(if $(ARGS),,quick $(if $(COPY),unit-compiled)) check collected $(NEEDED)
 	$(CACHED) $(TESTED) $(BIN)/pytest -n 6 --dist loadfile --max-worker-restart 0 $(or $(ARGS),--ignore tests/unit)
 
 quick: $(STAMP)
 	$(BIN)/pytest -q tests/unit
+
+# What brokers run is the compiled copy: it must hold what the source holds. Where nothing could be compiled there is no copy.
+unit-compiled: compiled
+	@copy=$$($(BIN)/python tools/compile.py 2>/dev/null) && { [ -z "$$copy" ] || { \
+	  export PYTHONPATH="$$copy" && $(BIN)/python -c 'from barnabas.broker import replicas as r; assert r.__file__.endswith(".so"), r.__file__' && \
+	  $(BIN)/pytest -q -m "not source" tests/unit/broker tests/unit/core tests/unit/runtime tests/unit/storage; }; }
 
 # What tests need from elsewhere; Spark's classes as the JVM maps them (each of the tests' Sparks starts with half the CPU); the tests' byte code.
 CACHED := XDG_CACHE_HOME="$(CURDIR)/$(VENV)/cache"

@@ -467,6 +467,7 @@ def test_unlimited_process_still_has_a_bound(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @on_linux
+@pytest.mark.source
 def test_files_give_way_to_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_module, "KEPT_OPEN_FILES", 3)
     disk = RealDisk(max_open_files=10)

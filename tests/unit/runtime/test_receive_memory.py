@@ -84,6 +84,7 @@ def test_memory_that_is_still_read_is_not_used_again():
     assert bytes(kept) == b"mine"
 
 
+@pytest.mark.source
 def test_what_lies_unused_has_a_bound(monkeypatch):
     monkeypatch.setattr(receive_memory, "UNUSED_BYTES_MAX", 3 * MB)
     pool = FramePool()

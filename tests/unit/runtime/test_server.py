@@ -414,6 +414,7 @@ def test_above_the_rate_of_the_broker_connections_wait_and_are_served():
             assert is_served(broker.bootstrap)
 
 
+@pytest.mark.source
 @pytest.mark.parametrize("method", ["_on_readable", "handle_received", "flush"])
 def test_a_fault_of_ours_closes_the_connection_that_met_it_and_nothing_else(
     broker, monkeypatch, caplog, method
