@@ -3,6 +3,7 @@
 | error                                        | what it takes offline, until the next start             |
 |----------------------------------------------|---------------------------------------------------------|
 | no room, no descriptors, no memory           | nothing: it passes; a log whose files are in doubt alone |
+| the log is being cut                         | nothing: it passes                                      |
 | a file is gone                               | the partition: somebody took it, the disk is well        |
 | anything else                                | the directory with all its partitions, as in Kafka       |
 """
@@ -14,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.quiet import Quiet
+from barnabas.storage.broken_log import BeingCutError
 
 if TYPE_CHECKING:
     from barnabas.model.ids import TopicPartition
@@ -28,7 +30,7 @@ _OF_ONE_FILE: Final = frozenset({errno.ENOENT, errno.ESTALE})
 
 def is_passing(problem: OSError) -> bool:
     """Tell whether the same call may succeed later without anybody repairing something."""
-    return problem.errno in _PASSING
+    return problem.errno in _PASSING or isinstance(problem, BeingCutError)
 
 
 def is_without_room(problem: OSError) -> bool:
@@ -38,7 +40,7 @@ def is_without_room(problem: OSError) -> bool:
 
 def is_of_directory(problem: OSError) -> bool:
     """Tell whether the directory cannot be trusted any more."""
-    return problem.errno not in _PASSING and problem.errno not in _OF_ONE_FILE
+    return not is_passing(problem) and problem.errno not in _OF_ONE_FILE
 
 
 class DirectoryFailed(OSError):

@@ -84,7 +84,8 @@ class Retention:
         return now_ms
 
     def _may_look_at(self, replica: Replica) -> bool:
-        return not (replica.offline or replica.log.is_broken or self._node.stopping)
+        log_ = replica.log
+        return not (replica.offline or log_.is_broken or log_.is_being_cut or self._node.stopping)
 
     def _decide(self, replica: Replica, now_ms: int) -> list[Drop]:
         log_ = replica.log

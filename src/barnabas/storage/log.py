@@ -121,17 +121,19 @@ class Log(LogWriter):
 
     def move_log_start(self, offset: int) -> None:
         """Let the log start here, in memory; the caller has checked that it is not above the high watermark."""
-        self._check_usable()
+        self._check_settled()
         assert offset <= self.log_end_offset
         self.log_start_offset = max(self.log_start_offset, offset)
 
     def plan_drop(self) -> DropJob | None:
         """Take segments wholly before the log's start out of it; the job that puts their files aside, None if there are none.
 
-        The active one stays. The new start must be on disk before the job runs, on a background thread: after a crash,
+        None while the log is being cut, too: they go the next time. The active one stays. The new start must be on disk before the job runs, on a background thread: after a crash,
         some of the files may be there and others not.
         """
         self._check_usable()
+        if self._truncating is not None:
+            return None
         if self.epochs.truncate_from_start(self.log_start_offset):
             write_epochs(self._disk, self.directory, self.epochs)
             self._write_checksums()
@@ -170,12 +172,11 @@ class Log(LogWriter):
 
         Readers see the new end at once. Bring recovery point and high watermark, which must not be above it, to disk first: what they
         speak of would be missed at the next start, and what comes in place of the old records is not on the medium. Then run the job
-        on a background thread and hand it to `on_truncated`; until then nothing may be appended. DamagedBatch, and nothing changed,
+        on a background thread and hand it to `on_truncated`; until then nothing else may change, see `rolling_log.py`. DamagedBatch, and nothing changed,
         where no batch is. The caller has the log's claim.
         """
-        self._check_usable()
+        self._check_settled()
         assert not self._swapping
-        assert self._truncating is None
         if offset < self._segments[0].base_offset:
             return self.plan_start_over(offset, now_ms)
         if offset >= self.log_end_offset:
@@ -202,9 +203,8 @@ class Log(LogWriter):
 
         The high watermark on disk must not be above the old log's start. With the next checkpoint goes the new one.
         """
-        self._check_usable()
+        self._check_settled()
         assert not self._swapping
-        assert self._truncating is None
         self.recovery_point = min(self.recovery_point, self.log_start_offset, offset)
         aside = self._put_aside(self._segments, -1)
         job = StartOverJob(self._disk, self.directory, aside, self._snapshots, offset, now_ms)
@@ -271,7 +271,7 @@ class Log(LogWriter):
 
         Run it on a background thread and hand it to `on_swapped`. One at a time.
         """
-        self._check_usable()
+        self._check_settled()
         assert not self._swapping
         closed = [segment.base_offset for segment in self.closed_segments]
         if not set(cleaned.sources) <= set(closed):
@@ -398,8 +398,7 @@ class Log(LogWriter):
         nothing is written: for a failed disk, or a folder that is about to go.
         """
         if clean:
-            self._check_usable()
-            assert self._truncating is None, "its files do not fit yet"
+            self._check_settled()
             self._active.seal()
             self._write_snapshot()
             if self.epochs.truncate_from_start(self.log_start_offset):
@@ -426,7 +425,7 @@ class Log(LogWriter):
         Only closed segments are known to be on the medium there. A flush under way in the old folder is left to its end,
         and says nothing about the new one: until a flush of everything has ended, the old folder must stay.
         """
-        self._check_usable()
+        self._check_settled()
         assert not self._swapping
         assert [segment.base_offset for segment in segments] == self.base_offsets
         self._segments = tuple(segments)

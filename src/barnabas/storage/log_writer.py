@@ -225,6 +225,7 @@ class LogWriter(RollingLog):
 
     def _begin_below(self, base_offset: int, now_ms: int) -> None:
         """Let a log without records begin at a lower offset."""
+        self._check_settled()
         if self.log_end_offset > self.log_start_offset or self.size_bytes:
             raise BatchError(f"offset {base_offset} comes after {self.log_end_offset - 1}")
         old = self._segments

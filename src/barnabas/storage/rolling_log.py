@@ -5,17 +5,18 @@ Must not know batches' contents (`log_writer.py`), nor how records go (`log.py`)
 
 Invariants: the last segment takes the appends; after an OSError everything in memory is as before the call and so is what the
 files count for, or, where that cannot be had, the log is broken: then every later call raises BrokenLogError, and opening it
-again finds all that was acknowledged.
+again finds all that was acknowledged. Between the planning of a cut and `on_truncated` its files do not fit what is in memory: whatever
+would write files, change segments, epochs, producers or the start raises BeingCutError then, and a drop or a flush plans nothing.
 """
 
 from __future__ import annotations
 
-from errno import EIO
+from errno import EBUSY, EIO
 from typing import TYPE_CHECKING, Final
 
 from barnabas.core.epochs import LeaderEpochs
 from barnabas.storage import checksums, epoch_file
-from barnabas.storage.broken_log import BrokenLogError
+from barnabas.storage.broken_log import BeingCutError, BrokenLogError
 from barnabas.storage.checksums import NO_SUMS, sum_of
 from barnabas.storage.epoch_history import write_epochs
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
@@ -118,7 +119,7 @@ class RollingLog(LogReader):
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment and go on in a new one; nothing if it is empty."""
-        self._check_usable()
+        self._check_settled()
         if self._active.size:
             self._roll_at(self.log_end_offset, now_ms)
 
@@ -154,8 +155,7 @@ class RollingLog(LogReader):
 
     def _roll_if_due(self, header: BatchHeader, last_offset: int, now_ms: int) -> None:
         """Apply Kafka's rules for closing a segment before a batch goes in."""
-        self._check_usable()
-        assert self._truncating is None, "nothing is appended while it is cut"
+        self._check_settled()
         segment, config = self._active, self.config
         if last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
             # So far ahead may a follower's next batch be where its leader compacted.
@@ -246,7 +246,7 @@ class RollingLog(LogReader):
 
     def assign_epoch(self, epoch: int, start_offset: int | None = None) -> None:
         """Note that the leader epoch starts here, or at an offset behind, on disk too; on OSError it is as before."""
-        self._check_usable()
+        self._check_settled()
         before = self.epochs.entries
         if not self.epochs.assign(
             epoch, self.log_end_offset if start_offset is None else start_offset
@@ -266,6 +266,11 @@ class RollingLog(LogReader):
         """Tell whether a failure left the files in doubt, so that nothing may be appended any more."""
         return self._broken is not None
 
+    @property
+    def is_being_cut(self) -> bool:
+        """Tell whether a cut was planned whose files have not followed yet: see the module."""
+        return self._truncating is not None
+
     def _break(self, error: OSError) -> None:
         self._broken = error
         self._set_roll_limits()
@@ -277,3 +282,9 @@ class RollingLog(LogReader):
                 f"the log is broken since: {self._broken}",
                 self.directory,
             )
+
+    def _check_settled(self) -> None:
+        """Raise unless the files are what memory says: before anything but reading and flushing."""
+        self._check_usable()
+        if self._truncating is not None:
+            raise BeingCutError(EBUSY, "the log is being cut", self.directory)

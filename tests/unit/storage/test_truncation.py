@@ -17,8 +17,8 @@ from log_kit import (
     read_all,
 )
 
-from barnabas.storage.broken_log import BrokenLogError
-from barnabas.wire.batch import Producer, Record, build, read_header
+from barnabas.storage.broken_log import BeingCutError, BrokenLogError
+from barnabas.wire.batch import Producer, Record, build, read_header, stamp
 from barnabas.wire.control_batch import EndMarker
 
 SMALL = config(segment_bytes=600, index_interval_bytes=100)
@@ -143,16 +143,105 @@ def test_readers_see_the_new_end_before_the_files_follow():
     job = log.plan_truncation(end, NOW)
     assert [one.offset for one in read_all(log)] == list(range(end))
     assert log.recovery_point <= end
-    with pytest.raises(AssertionError):
+    with pytest.raises(BeingCutError):
         append(log)
     assert log.plan_flush(NOW, everything=True) is None
     assert not log.flush_due(NOW + 10**9)
-    with pytest.raises(AssertionError):
+    with pytest.raises(BeingCutError):
         log.close(clean=True)
     job.run()
     log.on_truncated(job)
     append(log)
     assert log.log_end_offset == end + 1
+
+
+def leaders_batch(log):
+    batch = memoryview(batch_of())
+    stamp(batch, log.log_end_offset, 9)
+    return batch
+
+
+def batch_below(log):
+    """One with which an empty log would begin at a lower offset."""
+    batch = memoryview(batch_of(count=20))
+    stamp(batch, log.log_end_offset - 10, 9)
+    return batch
+
+
+#: Whatever writes files of a log, or changes its segments, epochs, producers or start.
+CHANGES = {
+    "roll": lambda log: log.roll(NOW),
+    "append": append,
+    "append a marker": lambda log: log.append_marker(EndMarker(True, 1), 7, 0, 9, NOW),
+    "append as follower": lambda log: log.append_as_follower(leaders_batch(log), NOW),
+    "assign an epoch": lambda log: log.assign_epoch(99),
+    "move the start": lambda log: log.move_log_start(1),
+    "cut": lambda log: log.plan_truncation(1, NOW),
+    "start over": lambda log: log.plan_start_over(1, NOW),
+    "swap": lambda log: log.plan_swap(None, NOW),
+    "relocate": lambda log: log.relocate("/elsewhere", log.segments),
+    "close": lambda log: log.close(clean=True),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("plan", ["plan_truncation", "plan_start_over"])
+def test_a_log_that_is_being_cut_refuses_every_other_change(plan, change):
+    disk = new_disk()
+    log, ends = filled(disk)
+    job = getattr(log, plan)(ends[20], NOW)
+    assert log.is_being_cut
+    before = view(log), producers_of(log), log.base_offsets, files(disk), log.log_start_offset
+    with pytest.raises(BeingCutError):
+        CHANGES[change](log)
+    assert before == (view(log), producers_of(log), log.base_offsets, files(disk), log.log_start_offset)  # fmt: skip
+    assert not log.is_broken
+    job.run()
+    log.on_truncated(job)
+    assert not log.is_being_cut
+    append(log, epoch=9)
+
+
+def test_an_empty_log_that_is_being_cut_does_not_begin_lower():
+    log = open_log(new_disk(), log_start_offset=100)
+    log.plan_start_over(50, NOW)
+    with pytest.raises(BeingCutError):
+        log.append_as_follower(batch_below(log), NOW)
+    assert log.base_offsets == [100]
+
+
+def test_several_batches_at_once_are_refused_by_a_log_that_is_being_cut():
+    log, ends = filled(new_disk())
+    log.plan_truncation(ends[20], NOW)
+    run = [(memoryview(batch_of()), read_header(batch_of())) for _ in range(2)]
+    assert log.append_run(run, 9) is None, "one by one, and each of them is refused"
+
+
+def test_segments_before_the_start_go_once_the_cut_has_ended():
+    log, ends = filled(new_disk())
+    bases = log.base_offsets
+    log.move_log_start(bases[2])
+    job = log.plan_truncation(ends[30], NOW)
+    assert log.plan_drop() is None
+    assert log.base_offsets[:3] == bases[:3]
+    job.run()
+    log.on_truncated(job)
+    assert log.plan_drop() is not None
+    assert log.base_offsets[0] == bases[2]
+
+
+def test_producers_of_before_the_cut_do_not_come_back_by_a_new_segment():
+    """Its snapshot would hold them: a good resend of what was cut off is then refused, or taken for a duplicate."""
+    log = open_log(new_disk())
+    for number in range(10):
+        append(log, batch_of(producer=Producer(7, 0, number)))
+    job = log.plan_truncation(5, NOW)
+    with suppress(BeingCutError):
+        log.roll(NOW)
+    job.run()
+    log.on_truncated(job)
+    resent = read_header(batch_of(producer=Producer(7, 0, 5)))
+    assert log.check_producer(resent) is None
 
 
 def test_a_flush_that_was_under_way_does_not_move_the_recovery_point():
