@@ -37,7 +37,7 @@ class Cleaner(Protocol):
         """Write the next new segment; answers it, or the CleaningStats if there is none left."""
 
     def close(self) -> None:
-        """Give memory and processes back; what is under way answers CleanerGone, or not at all."""
+        """Give memory and processes back; what is under way ends soon, and answers."""
 
 
 class BackgroundCleaner:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker.cleaners import BackgroundCleaner, CleanerGone
 from barnabas.broker.file_removal import remove_files_later
 from barnabas.broker.tasks import drive
+from barnabas.broker.tenure import TenureOver
 from barnabas.storage.cleaned_segment import CleanedSegment, remove_cleaned
 from barnabas.storage.cleaner import CleaningStats
 from barnabas.storage.cleaning_plan import CleanerLimits, is_worth_it, measure, plan
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.cleaners import Cleaner
+    from barnabas.broker.log_claims import LogClaim
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Done, Task
@@ -106,9 +108,13 @@ class Compaction:
             if found is None:
                 return
             replica, dirtiness = found
-            self._node.claims.take(replica.key)
+            # A deletion does not wait until a gigabyte was read.
+            claim = self._node.claims.take(replica, hurry=cleaner.close)
+            assert claim is not None, "nobody has it: see `_is_candidate`"
             try:
-                yield from self._clean(cleaner, replica, dirtiness)
+                yield from self._clean(cleaner, claim, dirtiness)
+            except TenureOver:
+                return  # deleted, or its disk failed; the cleaner may have been closed for that
             except DamagedBatch as problem:
                 replica.on_damage(problem)
             except BatchError as problem:
@@ -118,7 +124,7 @@ class Compaction:
                 self._on_failure(replica, problem)
                 return  # tried again after a pause
             finally:
-                self._node.claims.give(replica.key)
+                claim.give()
 
     def _on_failure(self, replica: Replica, problem: OSError | CleanerGone) -> None:
         if self._stopped or replica.offline:
@@ -151,8 +157,8 @@ class Compaction:
             replica.log.config.compact
             and not replica.offline
             and not replica.log.is_broken
-            and not self._node.claims.is_taken(replica.key)
-            and not self._node.repairs.is_busy(replica.key)
+            and not self._node.claims.is_taken(replica)
+            and not self._node.repairs.is_busy(replica)
             and self._uncleanable.get(replica.key) is not replica
         )
 
@@ -165,18 +171,19 @@ class Compaction:
 
     # Cleaning
 
-    def _clean(self, cleaner: Cleaner, replica: Replica, dirtiness: Dirtiness) -> Task[None]:
+    def _clean(self, cleaner: Cleaner, claim: LogClaim, dirtiness: Dirtiness) -> Task[None]:
+        replica = claim.replica
         clock, config = self._node.world.clock, self._node.config
         threads = max(1, config.get_int("log.cleaner.threads"))
         rate = config.get_float("log.cleaner.io.max.bytes.per.second") / threads
         order = plan(replica.log, dirtiness, self._limits(threads), clock.now_ms())
         started_ms = clock.monotonic_ms()
-        yield partial(cleaner.begin, order, rate)
+        yield claim.work(partial(cleaner.begin, order, rate))
         while True:
-            found: CleanedSegment | CleaningStats = yield cleaner.next_segment
+            found: CleanedSegment | CleaningStats = yield claim.work(cleaner.next_segment)
             if isinstance(found, CleaningStats):
                 break  # every new segment is in place
-            if not (yield from self._swap(replica, found)):
+            if not (yield from self._swap(claim, found)):
                 return
         self._report(replica, found, clock.monotonic_ms() - started_ms)
         yield from self._write_down(replica, found.clean_offset)
@@ -189,18 +196,17 @@ class Compaction:
             config.get_int("log.cleaner.io.buffer.size") // threads // 2,
         )
 
-    def _swap(self, replica: Replica, cleaned: CleanedSegment) -> Task[bool]:
+    def _swap(self, claim: LogClaim, cleaned: CleanedSegment) -> Task[bool]:
         """Put a new segment in place; False if there is no place for it any more."""
-        world, log_ = self._node.world, replica.log
-        is_wanted = not self._stopped and not replica.offline
-        job = log_.plan_swap(cleaned, world.clock.now_ms()) if is_wanted else None
+        world, log_ = self._node.world, claim.replica.log
+        job = None if self._stopped else log_.plan_swap(cleaned, world.clock.now_ms())
         if job is None:
             give_up = partial(remove_cleaned, world.disk, log_.directory, cleaned.base_offset)
-            yield partial(world.background.run, give_up)
+            yield claim.work(partial(world.background.run, give_up))
             return False
         self._swapping += 1
         try:
-            yield partial(world.background.run, job.run)
+            yield claim.work(partial(world.background.run, job.run))
             paths = log_.on_swapped(job)
         finally:
             self._swapping -= 1

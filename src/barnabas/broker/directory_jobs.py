@@ -1,7 +1,8 @@
 """Background work on the log directories, one job at a time, in the order it was asked for.
 
 Why an order: a `LogDirectory` is not made for two callers at once, and a topic that is deleted and created again
-must have its old folder out of the way before the new one is made. It is a Background for whoever needs one.
+must have its old folder out of the way before the new one is made. It is a Background for whoever needs one. A job may have to
+wait for something when it is its turn; those behind it wait, too.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.broker.tasks import Done
+    from barnabas.broker.tasks import Done, Start
     from barnabas.ports import Background
 
-Job = tuple["Callable[[], Any]", "Done"]
+Job = tuple["Callable[[], Any]", "Done", "Start | None"]
 
 
 class DirectoryJobs:
@@ -29,14 +30,17 @@ class DirectoryJobs:
         self._queue: deque[Job] = deque()
         self._running = False
 
-    def run(self, job: Callable[[], Any], done: Done) -> None:
-        """Run `job` in the background after all jobs before it, then call `done(result, error)`."""
-        self._queue.append((job, done))
+    def run(self, job: Callable[[], Any], done: Done, *, after: Start | None = None) -> None:
+        """Run `job` in the background after all jobs before it, then call `done(result, error)`.
+
+        `after` is started when it is the job's turn, and the job runs when that has answered.
+        """
+        self._queue.append((job, done, after))
         if not self._running:
             self._start_next()
 
     def _start_next(self) -> None:
-        job, done = self._queue.popleft()
+        job, done, after = self._queue.popleft()
         self._running = True
 
         def finished(result: Any, error: BaseException | None) -> None:  # noqa: ANN401
@@ -45,4 +49,7 @@ class DirectoryJobs:
                 self._start_next()
             done(result, error)
 
-        self._background.run(job, finished)
+        if after is None:
+            self._background.run(job, finished)
+        else:
+            after(lambda _result, _error: self._background.run(job, finished))

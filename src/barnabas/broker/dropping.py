@@ -45,10 +45,11 @@ def _put_aside(node: Node, directory: LogDirectory, replica: Replica) -> Task[li
     if replica.offline or replica.directory is not directory or node.stopping:
         return []
     try:
-        job = replica.log.plan_drop()
+        job = replica.plan_drop()
         if job is None:
             return []
-        paths: list[str] = yield partial(node.directory_jobs.run, job.run)
+        putting_aside = partial(node.directory_jobs.run, job.run)
+        paths: list[str] = yield node.claims.share(replica, putting_aside)
     except OSError as problem:
         replica.on_disk_error(problem, "drop segments")
         return []

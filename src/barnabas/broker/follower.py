@@ -22,6 +22,7 @@ from barnabas.broker import truncation
 from barnabas.broker.channel import Channel, Unreachable
 from barnabas.broker.dropping import drop_before_starts
 from barnabas.broker.tasks import drive, together
+from barnabas.broker.tenure import TenureOver
 from barnabas.core.divergence import EpochEnd, plan_out_of_range, plan_truncation
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.batch import BatchError
@@ -63,10 +64,12 @@ _NO_EPOCH: Final = -1
 class _Followed:
     """One partition that is pulled, in one leader epoch."""
 
-    __slots__ = ("is_busy", "leader_epoch", "paused_until_ms", "replica", "sent")
+    __slots__ = ("in_tenure", "is_busy", "leader_epoch", "paused_until_ms", "replica", "sent")
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
+        #: In which it is followed: what the leader makes of it counts no longer.
+        self.in_tenure = replica.tenure
         self.leader_epoch = replica.state.leader_epoch
         #: What the leader's session holds of it; None if it is not in the session.
         self.sent: tuple[int, int, int, int] | None = None
@@ -354,8 +357,10 @@ class Fetcher:
             return
         if followed.sent is None:
             return  # about what was asked before it was followed anew, in an earlier epoch perhaps
-        assert not followed.replica.is_cutting
         replica = followed.replica
+        if replica.is_cutting:
+            self._pause(followed)  # for a leader before this one: fetched again from the new end
+            return
         self._changed[replica.key] = None
         if data.error_code:
             self._on_error(followed, ErrorCode(data.error_code))
@@ -430,7 +435,7 @@ class Fetcher:
 
         def ended(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
             followed.is_busy = False
-            if isinstance(problem, Unreachable):
+            if isinstance(problem, (Unreachable, TenureOver)):
                 self._pause(followed)
             elif isinstance(problem, OSError):
                 followed.replica.on_disk_error(problem, "truncate")
@@ -450,7 +455,7 @@ class Fetcher:
             "%s: leaves the way of broker %d at %d of %d: cut",
             replica.key, self.leader, offset, replica.log.log_end_offset,
         )  # fmt: skip
-        yield from truncation.truncate(self._node, replica, offset)
+        yield from truncation.truncate(self._node, replica, offset, followed.in_tenure)
 
     def _come_back(self, followed: _Followed) -> Task[None]:
         """Find the way back into the leader's log: records before its start were deleted, those beyond its end lost."""
@@ -467,9 +472,9 @@ class Fetcher:
             "begun anew at" if start.starts_over else "cut at", start.offset,
         )  # fmt: skip
         if start.starts_over:
-            yield from truncation.start_over(self._node, replica, start.offset)
+            yield from truncation.start_over(self._node, replica, start.offset, followed.in_tenure)
         else:
-            yield from truncation.truncate(self._node, replica, start.offset)
+            yield from truncation.truncate(self._node, replica, start.offset, followed.in_tenure)
 
     def _ask_offset(self, followed: _Followed, which: int) -> Task[int | None]:
         replica = followed.replica

@@ -21,21 +21,25 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker import checkpointing
 from barnabas.broker.disk_failures import is_of_directory
 from barnabas.broker.file_removal import remove_folders_later
+from barnabas.broker.log_claims import log_id
 from barnabas.broker.tasks import drive
+from barnabas.broker.tenure import TenureOver
 from barnabas.broker.turns import Turns
-from barnabas.model.ids import TopicId, TopicPartition
+from barnabas.model.ids import TopicId
 from barnabas.storage.relocation import Relocation, SourceError
 
 if TYPE_CHECKING:
+    from barnabas.broker.log_claims import LogClaim, LogId
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Done, Task
+    from barnabas.model.ids import TopicPartition
     from barnabas.storage.directory import LogDirectory
 
 log = logging.getLogger(__name__)
 
-#: How long to wait for a cleaning or a repair to end.
-BUSY_WAIT_MS: Final = 100
+#: How long a throttled copy pauses before it looks whether it is still wanted.
+PAUSE_MS: Final = 100
 
 
 class Move:
@@ -66,21 +70,21 @@ class Move:
 
 
 class LogMoves:
-    """See the module. At most one for each partition."""
+    """See the module. At most one for each log."""
 
     def __init__(self, node: Node) -> None:
         """Begin with none."""
         self._node = node
-        self._moves: dict[TopicPartition, Move] = {}
-        #: Where a partition is to go when the move that is at its end is over.
-        self._next: dict[TopicPartition, LogDirectory] = {}
+        self._moves: dict[LogId, Move] = {}
+        #: Where a log is to go when the move that is at its end is over.
+        self._next: dict[LogId, LogDirectory] = {}
         self._copying = Turns()
         self._stopped = False
         self._waiters: list[Done] = []
 
     def request(self, replica: Replica, directory: LogDirectory) -> None:
         """Move a hosted partition to a directory; one that is there already stays, a move elsewhere is given up."""
-        key = replica.key
+        key = log_id(replica)
         move = self._moves.get(key)
         self._next.pop(key, None)
         if move is not None and move.is_placed:
@@ -95,7 +99,7 @@ class LogMoves:
 
     def is_moving(self, key: TopicPartition) -> bool:
         """Tell whether a partition is on its way."""
-        return key in self._moves
+        return any(move.replica.key == key for move in self._moves.values())
 
     def into(self, directory: LogDirectory) -> list[Move]:
         """Return the moves into a directory that are not there yet."""
@@ -115,9 +119,9 @@ class LogMoves:
                 waiter(None, None)
 
     def _on_end(self, move: Move, _result: None, problem: BaseException | None) -> None:
-        key = move.replica.key
+        key = log_id(move.replica)
         if problem is not None:
-            log.error("%s: moving it failed", key, exc_info=problem)
+            log.error("%s: moving it failed", move.replica.key, exc_info=problem)
         if self._moves.get(key) is move:
             del self._moves[key]
         self._tell_waiters()
@@ -157,17 +161,18 @@ class LogMoves:
         yield from self._clear(move)
 
     def _copy_alone(self, move: Move) -> Task[LogDirectory | None]:
-        claims, key = self._node.claims, move.replica.key
-        while not claims.take(key):
-            if not self._is_wanted(move):
-                return None
-            yield partial(self._node.pause, BUSY_WAIT_MS)
+        is_wanted = partial(self._is_wanted, move)
+        claim = yield from self._node.claims.wait(move.replica, is_wanted)
+        if claim is None:
+            return None
         try:
-            return (yield from self._copy(move))
+            return (yield from self._copy(move, claim))
+        except TenureOver:
+            return None
         finally:
-            claims.give(key)
+            claim.give()
 
-    def _copy(self, move: Move) -> Task[LogDirectory | None]:
+    def _copy(self, move: Move, claim: LogClaim) -> Task[LogDirectory | None]:
         """Copy until the log has moved; the directory that it left, None if the move is not wanted any more."""
         node, replica = self._node, move.replica
         while self._is_wanted(move):
@@ -179,9 +184,17 @@ class LogMoves:
             job = move.relocation.plan()
             if job is None:
                 return self._exchange(move, move.relocation)
-            copied = yield partial(node.world.background.run, job)
-            yield partial(node.pause, self._throttle_ms(copied))
+            copied = yield claim.work(partial(node.world.background.run, job))
+            yield from self._rest(move, self._throttle_ms(copied))
         return None
+
+    def _rest(self, move: Move, delay_ms: int) -> Task[None]:
+        """Pause for the throttle, not longer than the move is wanted: others wait for its claim."""
+        clock = self._node.world.clock
+        until_ms = clock.monotonic_ms() + delay_ms
+        while self._is_wanted(move) and clock.monotonic_ms() < until_ms:
+            left_ms = until_ms - clock.monotonic_ms()
+            yield partial(self._node.pause, min(left_ms, PAUSE_MS))
 
     def _throttle_ms(self, copied_bytes: int) -> int:
         rate = self._node.config.get_int("replica.alter.log.dirs.io.max.bytes.per.second")

@@ -89,8 +89,8 @@ class Node:
         self.staging = Staging(
             world.clock, self.metrics, config.get_int("socket.request.max.bytes")
         )
-        #: Who is exchanging the segments of a log.
-        self.claims = LogClaims()
+        #: Who works on the files of a log.
+        self.claims = LogClaims(self.pause)
         self.repairs = Repairs(self)
         self.replicas = Replicas(world, self.metrics, self.staging, self.repairs.request)
         #: How clients log in, and who can by SCRAM.

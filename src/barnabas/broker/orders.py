@@ -113,7 +113,10 @@ class Orders:
             self._turns.give()
 
     def _until_cut(self, key: TopicPartition) -> Task[None]:
-        """Wait while a log is being cut for the leader before: in its next role it appends."""
+        """Wait while a log is being cut for the leader before: in its next role it appends.
+
+        A cut that only waits for the log's claim is not waited for: it is void with the tenure that this order ends.
+        """
         replica = self._node.replicas.get(*key)
         while replica is not None and replica.is_cutting:
             yield partial(self._node.pause, _LOOK_AGAIN_MS)

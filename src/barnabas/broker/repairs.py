@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker import spare_copies
 from barnabas.broker.file_removal import remove_files_later
+from barnabas.broker.log_claims import log_id
 from barnabas.broker.tasks import drive
+from barnabas.broker.tenure import TenureOver
 from barnabas.storage.epoch_spans import NO_EPOCHS, EpochSpans
 from barnabas.storage.rescue import Place, rescue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from barnabas.broker.log_claims import LogClaim, LogId
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Done, Task
-    from barnabas.model.ids import TopicPartition
     from barnabas.storage.cleaned_segment import CleanedSegment
     from barnabas.storage.rescue import Lost
 
 log = logging.getLogger(__name__)
 
-#: How long to wait for a cleaning or a move to end.
-BUSY_WAIT_MS: Final = 100
 #: How long to leave damage that others cannot mend for now: looking through a segment takes long.
 AGAIN_MS: Final = 1000
 
@@ -43,20 +43,21 @@ class Repairs:
     def __init__(self, node: Node) -> None:
         """Begin with none."""
         self._node = node
-        self._busy: dict[TopicPartition, None] = {}
+        self._busy: dict[LogId, None] = {}
         self._stopped = False
         self._waiters: list[Done] = []
 
     def request(self, replica: Replica, base_offset: int) -> None:
         """Repair the segment with this base offset, if nobody does."""
-        if replica.key in self._busy or self._stopped:
+        key = log_id(replica)
+        if key in self._busy or self._stopped:
             return
-        self._busy[replica.key] = None
+        self._busy[key] = None
         drive(self._run(replica, base_offset), partial(self._on_end, replica))
 
-    def is_busy(self, key: TopicPartition) -> bool:
+    def is_busy(self, replica: Replica) -> bool:
         """Tell whether a log is being repaired, or waits for it."""
-        return key in self._busy
+        return log_id(replica) in self._busy
 
     def stop(self, done: Done) -> None:
         """Begin nothing more, and answer when no log is changing."""
@@ -71,32 +72,31 @@ class Repairs:
                 waiter(None, None)
 
     def _on_end(self, replica: Replica, _result: None, problem: BaseException | None) -> None:
-        del self._busy[replica.key]
-        if isinstance(problem, OSError):
+        del self._busy[log_id(replica)]
+        if isinstance(problem, TenureOver):
+            log.info("%s: not repaired, it is gone", replica.key)
+        elif isinstance(problem, OSError):
             replica.on_disk_error(problem, "repair")
         elif problem is not None:
             log.error("%s: repairing it failed", replica.key, exc_info=problem)
         self._tell_waiters()
 
     def _run(self, replica: Replica, base_offset: int) -> Task[None]:
-        claims = self._node.claims
-        while not claims.take(replica.key):
-            if not self._is_wanted(replica):
-                return
-            yield partial(self._node.pause, BUSY_WAIT_MS)
+        claim = yield from self._node.claims.wait(replica, partial(self._is_wanted, replica))
+        if claim is None:
+            return
         try:
-            yield from self._repair(replica, base_offset)
+            yield from self._repair(claim, base_offset)
         finally:
-            claims.give(replica.key)
+            claim.give()
 
     def _is_wanted(self, replica: Replica) -> bool:
         is_hosted = self._node.replicas.get(*replica.key) is replica
         return is_hosted and not replica.offline and not self._stopped
 
-    def _repair(self, replica: Replica, base_offset: int) -> Task[None]:
-        log_, world = replica.log, self._node.world
-        if not self._is_wanted(replica):
-            return
+    def _repair(self, claim: LogClaim, base_offset: int) -> Task[None]:
+        replica, world = claim.replica, self._node.world
+        log_ = replica.log
         if log_.segments[-1].base_offset == base_offset:
             log_.roll(world.clock.now_ms())  # closed segments alone can be exchanged
         found = [pair for pair in pairwise(log_.segments) if pair[0].base_offset == base_offset]
@@ -110,16 +110,17 @@ class Repairs:
             rescue, world.disk, place,
             index_interval_bytes=log_.config.index_interval_bytes, may_have_gaps=log_.may_have_gaps,
         )  # fmt: skip
-        cleaned, lost = yield partial(world.background.run, job)
+        cleaned, lost = yield claim.work(partial(world.background.run, job))
         if lost and spare_copies.peers(self._node, replica):
             spares = yield from self._fetch_spares(replica, lost)
             if spares is None:
                 log.warning("%s: nobody can give what is damaged now", replica.key)
                 yield partial(self._node.pause, AGAIN_MS)
                 return  # whoever reads it next lets it be tried again
-            cleaned, lost = yield partial(world.background.run, partial(job, spares=spares))
+            again = partial(world.background.run, partial(job, spares=spares))
+            cleaned, lost = yield claim.work(again)
             log.warning("%s: %d damaged places replaced by copies", replica.key, len(spares))
-        if (yield from self._swap(replica, cleaned)):
+        if (yield from self._swap(claim, cleaned)):
             for one in lost:
                 log.critical("%s: %s", replica.key, one)
 
@@ -140,11 +141,11 @@ class Repairs:
                 spares[one.first_offset, one.last_offset] = found
         return spares
 
-    def _swap(self, replica: Replica, cleaned: CleanedSegment) -> Task[bool]:
-        world, log_ = self._node.world, replica.log
+    def _swap(self, claim: LogClaim, cleaned: CleanedSegment) -> Task[bool]:
+        world, log_ = self._node.world, claim.replica.log
         job = log_.plan_swap(cleaned, world.clock.now_ms())
         if job is None:
             return False  # dropped since; the next start removes the new files
-        yield partial(world.background.run, job.run)
+        yield claim.work(partial(world.background.run, job.run))
         remove_files_later(world, log_.on_swapped(job), log_.config.file_delete_delay_ms)
         return True

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from barnabas.model.config.log_config import LogConfig
     from barnabas.ports import Background, Clock, World
     from barnabas.storage.directory import LogDirectory
+    from barnabas.storage.drop import DropJob
     from barnabas.storage.log import Log
     from barnabas.storage.truncation import StartOverJob, TruncationJob
     from barnabas.wire.batch import BatchError, BatchHeader
@@ -67,8 +68,8 @@ class Replica:
     """One hosted partition."""
 
     __slots__ = (
-        "_background", "_clock", "_flush_running", "_flush_waiters", "_on_damage", "_on_failure", "_passing_errors", "_stable_key", "_staging",
-        "_told_stable_offset", "_undecided_bytes", "_waiting", "commitment", "config", "directory", "is_cutting", "key", "log", "metrics", "offline", "state",
+        "_background", "_clock", "_cutting", "_flush_running", "_flush_waiters", "_on_damage", "_on_failure", "_passing_errors", "_stable_key", "_staging",
+        "_told_stable_offset", "_undecided_bytes", "_waiting", "commitment", "config", "directory", "key", "log", "metrics", "offline", "state",
         "tenure", "topic",
     )  # fmt: skip
 
@@ -96,8 +97,7 @@ class Replica:
         self.tenure = Tenure(topic.id, state.leader_epoch, is_leader=state.is_leader)
         self.metrics = TopicMetrics()
         self._stable_key = stable_key(*self.key)
-        #: Its log is being cut: nothing is appended, and its role does not change.
-        self.is_cutting = False
+        self._cutting = False
         #: What waits for the high watermark.
         self.commitment = Commitment()
         self._told_stable_offset = self.last_stable_offset
@@ -201,8 +201,26 @@ class Replica:
         self.state.min_in_sync = config.min_insync_replicas
         self.log.configure(config)
 
+    @property
+    def is_cutting(self) -> bool:
+        """Tell whether its log is being cut, or about to be: nothing is appended, flushed or dropped, and its role waits for the end."""
+        return self._cutting
+
+    def begin_cut(self) -> None:
+        """Be about to be cut. The caller holds the log's claim, nothing else works on its files, and `end_cut` follows."""
+        assert not self._cutting, "one cut at a time: it has the claim"
+        self._cutting = True
+
+    def end_cut(self) -> None:
+        """Go on, whatever became of the cut: who waits for a flush has waited for this."""
+        assert self._cutting
+        self._cutting = False
+        if self._flush_waiters and not self._flush_running:
+            self._start_flush()
+
     def cut(self, offset: int, now_ms: int) -> TruncationJob | None:
         """Let the log end at or before `offset`, as a follower's; see `Log.plan_truncation`."""
+        assert self._cutting
         self._write_staged()
         job = self.log.plan_truncation(offset, now_ms)
         self._on_cut()
@@ -210,6 +228,7 @@ class Replica:
 
     def start_over(self, offset: int, now_ms: int) -> StartOverJob:
         """Drop everything, as a follower, and begin at `offset`; see `Log.plan_start_over`."""
+        assert self._cutting
         self._write_staged()
         return self.log.plan_start_over(offset, now_ms)
 
@@ -220,6 +239,10 @@ class Replica:
         self.state.on_log_start(self.log.log_start_offset)
         self._on_cut()
         return paths
+
+    def plan_drop(self) -> DropJob | None:
+        """Take segments before the log's start out of it, see `Log.plan_drop`; None while it is being cut: they go the next time."""
+        return None if self._cutting else self.log.plan_drop()
 
     def _write_staged(self) -> None:
         """Write what was judged by what is about to change."""
@@ -434,7 +457,7 @@ class Replica:
         return self._flush_running
 
     def flush(self, done: Done) -> None:
-        """Bring everything appended so far to the medium, then call `done`. One fsync at a time."""
+        """Bring everything appended so far to the medium, then call `done`. One fsync at a time, and none while the log is being cut."""
         self._flush_waiters.append(done)
         if not self._flush_running:
             self._start_flush()
@@ -446,6 +469,8 @@ class Replica:
 
     def _start_flush(self, *, is_later: bool = False) -> None:
         assert self._background is not None
+        if self._cutting:
+            return  # `end_cut` begins it
         waiters, self._flush_waiters = self._flush_waiters, []
         assert self._clock is not None
         now_ms = self._clock.now_ms()

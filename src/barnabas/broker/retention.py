@@ -85,7 +85,7 @@ class Retention:
 
     def _may_look_at(self, replica: Replica) -> bool:
         log_ = replica.log
-        return not (replica.offline or log_.is_broken or log_.is_being_cut or self._node.stopping)
+        return not (replica.offline or log_.is_broken or replica.is_cutting or self._node.stopping)
 
     def _decide(self, replica: Replica, now_ms: int) -> list[Drop]:
         log_ = replica.log
@@ -107,7 +107,10 @@ class Retention:
         ]  # fmt: skip
         try:
             for segment in unsure:
-                yield partial(self._node.world.background.run, segment.confirm_largest)
+                if replica.offline or replica.is_cutting:
+                    return  # what is found would be of the segment as it was
+                confirming = partial(self._node.world.background.run, segment.confirm_largest)
+                yield self._node.claims.share(replica, confirming)
         except BatchError as problem:
             replica.on_damage(problem)
         except OSError as problem:

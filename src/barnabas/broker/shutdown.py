@@ -38,6 +38,7 @@ def stop(node: Node) -> Task[None]:
     yield node.moves.stop
     yield node.repairs.stop
     yield node.upkeep.compaction.stop
+    yield node.claims.stop  # a log that is being cut could not be closed
     replicas = list(node.replicas)
     flushing = [replica.flush for replica in replicas if replica.is_flushing]
     if flushing:

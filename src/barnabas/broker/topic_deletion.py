@@ -2,12 +2,14 @@
 
 The commit to the coordination store is the moment at which a topic is gone. What follows only tidies up: a crash after it
 leaves folders that belong to no topic, and the next start sets them aside. Folders are renamed before the answer, in
-the order of `Node.directory_jobs`, so that a topic of the same name can be created at once.
+the order of `Node.directory_jobs`, so that a topic of the same name can be created at once. Before that, what works on the logs' files in
+the background comes to its end: it knows them by their paths, and must not meet the new topic's (`log_claims.py`).
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker import checkpointing, store, znodes
@@ -59,7 +61,8 @@ def set_aside(node: Node, replicas: list[Replica]) -> Task[None]:
     """Put the folders of replicas that are hosted no longer out of the way, and remove them after a while."""
     job = _plan_set_aside(node, replicas)
     try:
-        paths = yield lambda done: node.directory_jobs.run(job, done)
+        after = node.claims.until_idle(replicas)
+        paths = yield partial(node.directory_jobs.run, job, after=after)
     except OSError as problem:
         # The topic is gone all the same; the next start finds the folders.
         log.error("cannot set aside all folders of %s: %s", replicas[0].key.topic, problem)

@@ -327,8 +327,8 @@ class Log(LogWriter):
 
         Run it on a background thread and hand it to `on_flushed`. One at a time: None until then.
         """
-        self._check_usable()
-        if self._flushing or self._truncating is not None:
+        self._check_settled()
+        if self._flushing:
             return None
         everything = everything or self._all_due(now_ms)
         end_offset = self.log_end_offset if everything else self._active.base_offset

@@ -6,7 +6,7 @@ Must not know batches' contents (`log_writer.py`), nor how records go (`log.py`)
 Invariants: the last segment takes the appends; after an OSError everything in memory is as before the call and so is what the
 files count for, or, where that cannot be had, the log is broken: then every later call raises BrokenLogError, and opening it
 again finds all that was acknowledged. Between the planning of a cut and `on_truncated` its files do not fit what is in memory: whatever
-would write files, change segments, epochs, producers or the start raises BeingCutError then, and a drop or a flush plans nothing.
+would write or sync files, change segments, epochs, producers or the start raises BeingCutError then, and a drop plans nothing.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ class RollingLog(LogReader):
             )
 
     def _check_settled(self) -> None:
-        """Raise unless the files are what memory says: before anything but reading and flushing."""
+        """Raise unless the files are what memory says: before anything but reading."""
         self._check_usable()
         if self._truncating is not None:
             raise BeingCutError(EBUSY, "the log is being cut", self.directory)
