@@ -220,16 +220,24 @@ def test_an_order_waits_for_a_cut_that_has_begun(world):
     assert world.end_offset == 5
 
 
-def test_starting_over_asks_for_the_tenure_between_its_steps(world):
-    """Only lost disks and deletions come between: orders wait."""
+@pytest.mark.parametrize("end", ["lose", "lead"])
+def test_starting_over_asks_for_the_tenure_between_its_steps(world, end):
+    """Only a lost disk or a deletion comes between, because orders wait; but it does not rely on that."""
     world.order(2)
     ended = []
     task = truncation.start_over(world.node, world.replica, 100, world.replica.tenure)
     drive(task, lambda *answer: ended.append(answer))
-    world.replica.lose()
+    if end == "lose":
+        world.replica.lose()
+    else:
+        assert world.replica.lead(
+            leader_epoch=world.epoch + 1, partition_epoch=world.version + 1,
+            replicas=(1, 2, 3), in_sync=[1], now_ms=0,
+        )  # fmt: skip
     world.member.events.settle()
     assert is_over(ended)
     assert not world.held
+    assert not world.replica.log.is_being_cut
     assert world.end_offset == 10
 
 
