@@ -211,7 +211,7 @@ class Compaction:
         finally:
             self._swapping -= 1
             self._tell_waiters()
-        remove_files_later(world, paths, log_.config.file_delete_delay_ms)
+        remove_files_later(self._node, claim.replica, paths)
         return True
 
     def _write_down(self, replica: Replica, clean_offset: int) -> Task[None]:

@@ -32,12 +32,9 @@ def drop_before_starts(
     yield from checkpointing.write(node, directory)
     if not directory.is_online:
         raise OSError(EIO, "the log directory is offline", directory.path)
-    aside: dict[int, list[str]] = {}
     for replica in replicas:
-        delay_ms = replica.config.file_delete_delay_ms
-        aside.setdefault(delay_ms, []).extend((yield from _put_aside(node, directory, replica)))
-    for delay_ms, paths in aside.items():
-        remove_files_later(node.world, paths, delay_ms)
+        paths = yield from _put_aside(node, directory, replica)
+        remove_files_later(node, replica, paths)
 
 
 def _put_aside(node: Node, directory: LogDirectory, replica: Replica) -> Task[list[str]]:

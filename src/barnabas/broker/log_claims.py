@@ -7,7 +7,7 @@ they do. A log is named by topic id and partition: a topic of the same name that
 |----------------------------------------------|-----------------------------------------------------------------------------------|
 | compaction, repair, move to another directory | the claim; whatever it does to files in the background is `work` of its claim     |
 | cut of a follower's end, start over          | the same, while nobody drops segments; void with the replica's tenure, too         |
-| putting dropped segments aside, asking them for their largest timestamp | a `share`: beside a claim, not beside a cut              |
+| putting dropped segments aside, removing files that were put aside, confirming a segment's largest timestamp | a `share`: beside a claim; a cut waits for it |
 | setting the folder aside for a deletion      | nothing: `until_idle` hurries and awaits work under way; no other begins after it  |
 | appending, rolling, moving the start, settings | nothing: on the thread of decision; a log that is being cut refuses them         |
 | flushing, reading, checkpoints               | nothing: they change no file of the log that others exchange, and what was         |

@@ -147,5 +147,5 @@ class Repairs:
         if job is None:
             return False  # dropped since; the next start removes the new files
         yield claim.work(partial(world.background.run, job.run))
-        remove_files_later(world, log_.on_swapped(job), log_.config.file_delete_delay_ms)
+        remove_files_later(self._node, claim.replica, log_.on_swapped(job))
         return True

@@ -97,8 +97,7 @@ def _start_over(node: Node, claim: LogClaim, offset: int, tenure: Tenure) -> Tas
 
 def _finish(node: Node, claim: LogClaim, job: TruncationJob) -> None:
     replica = claim.replica
-    paths = replica.finish_cut(job)
-    remove_files_later(node.world, paths, replica.config.file_delete_delay_ms)
+    remove_files_later(node, replica, replica.finish_cut(job))
 
 
 def _forget_cleaned(replica: Replica) -> None:

@@ -223,7 +223,7 @@ VERDICTS = {
     "directory_opening.py": "runs before any log is opened",
     "coordinators.py": "reads, by shard_loading.py",
     "dropping.py": "share",
-    "file_removal.py": "removes what was put aside under other names",
+    "file_removal.py": "share; folders that were set aside have names of their own",
     "group_lag.py": "reads",
     "log_loading.py": "opens logs that nobody knows yet",
     "log_moves.py": "claim, but for a folder of its own name, and one that it left, of its topic's id",
@@ -257,5 +257,5 @@ def test_whoever_works_in_the_background_is_known():
             found[path.relative_to(root).as_posix()] = names
     assert found.keys() == VERDICTS.keys()
     for path, verdict in VERDICTS.items():
-        assert ("node.claims.share" in found[path]) == (verdict == "share"), path
+        assert ("node.claims.share" in found[path]) == verdict.startswith("share"), path
         assert ("claim.work" in found[path]) == verdict.startswith("claim,"), path

@@ -12,6 +12,11 @@ from barnabas.sim.world import START_MS
 from barnabas.wire import batch
 from barnabas.wire.batch import Record
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from barnabas.wire.messages.delete_topics import DeleteTopicsRequest
 from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -178,3 +183,22 @@ def test_segments_that_were_dropped_are_put_aside_before_a_deletion_of_their_top
     blocked.settle()
     check_new_topic(kit)
     assert blocked.answered_meanwhile == (0, 0)
+
+
+def test_files_that_were_put_aside_are_not_looked_for_in_the_folder_of_a_topic_that_was_made_again():
+    kit = NodeKit()
+    kit.create("t", segment_ms="1000", file_delete_delay_ms="5000")
+    fill(kit)
+    asked = DeleteRecordsPartition(partition_index=0, offset=3)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name="t", partitions=[asked])], timeout_ms=1000
+    )
+    assert kit.ask(request, 2).topics[0].partitions[0].error_code == 0
+    aside = [path for path in kit.disk.contents() if path.endswith(".log.deleted")]
+    assert len(aside) == 3
+    kit.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+    kit.create("t")
+    for path in aside:
+        kit.disk.open(path, create=True)
+    kit.advance(10_000)
+    assert set(aside) <= set(kit.disk.contents()), "they are the new topic's"
