@@ -254,6 +254,31 @@ def test_an_answer_for_a_log_that_is_being_cut_leaves_it_and_the_broker_alone(wo
     assert world.asked[0].topics[0].partitions[0].fetch_offset == 4
 
 
+def test_segments_are_not_dropped_while_a_log_is_about_to_start_over(world):
+    """Their files and the new one's may have the same name."""
+    world.replica.log.roll(START_MS)
+    world.order(2)
+    task = truncation.start_over(world.node, world.replica, 0, world.replica.tenure)
+    drive(task, lambda *_: None)  # the checkpoints are being written
+    world.replica.log.move_log_start(10)
+    assert world.replica.plan_drop() is None
+    assert world.replica.log.base_offsets == [0, 10]
+
+
+def test_an_answer_does_not_cut_a_log_that_is_being_cut_once_more(world):
+    world.order(2)
+    (_, done) = world.asked
+    world.cut()
+    diverging = EpochEndOffset(epoch=world.epoch - 1, end_offset=2)
+    data = PartitionData(partition_index=0, high_watermark=4, diverging_epoch=diverging)
+    topic = FetchableTopicResponse(topic_id=world.replica.topic.id, partitions=[data])
+    done(FetchResponse(session_id=7, responses=[topic]), None)
+    world.go_on()
+    world.retry()
+    assert world.end_offset == 4
+    assert not world.held
+
+
 @pytest.mark.parametrize("change", ["append", "lead", "configure", "flush", "retention", "drop"])
 @pytest.mark.parametrize("offset", [4, 0])
 def test_nothing_that_meets_a_log_being_cut_ends_more_than_itself(world, change, offset):

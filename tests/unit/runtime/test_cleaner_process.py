@@ -181,3 +181,14 @@ def test_a_closed_cleaner_has_no_process_and_takes_no_orders(log, caller, cleane
     assert cleaner._process.poll() is not None
     with pytest.raises(CleanerGone):
         caller.ask(cleaner.next_segment)
+
+
+def test_a_cleaner_that_is_closed_while_it_reads_answers_soon(log, caller, cleaner):
+    """A deletion waits for that. At this rate reading would take hours."""
+    answers = []
+    cleaner.begin(order_for(log), 1.0, lambda *answer: answers.append(answer))
+    cleaner.close()
+    while not answers:
+        caller.calls.get(timeout=60)()
+    [(_, problem)] = answers
+    assert isinstance(problem, CleanerGone)

@@ -18,6 +18,7 @@ from log_kit import (
 )
 
 from barnabas.storage.broken_log import BeingCutError, BrokenLogError
+from barnabas.storage.cleaned_segment import CleanedSegment
 from barnabas.wire.batch import Producer, Record, build, read_header, stamp
 from barnabas.wire.control_batch import EndMarker
 
@@ -179,7 +180,7 @@ CHANGES = {
     "move the start": lambda log: log.move_log_start(1),
     "cut": lambda log: log.plan_truncation(1, NOW),
     "start over": lambda log: log.plan_start_over(1, NOW),
-    "swap": lambda log: log.plan_swap(None, NOW),
+    "swap": lambda log: log.plan_swap(CleanedSegment(0, 0, (0,)), NOW),
     "relocate": lambda log: log.relocate("/elsewhere", log.segments),
     "close": lambda log: log.close(clean=True),
 }
