@@ -389,7 +389,7 @@ class PeerEvents(Protocol):
         """Hear that the other side took the connection."""
 
     def on_frame(self, frame: memoryview) -> None:
-        """Take a reply, without its length; its memory is the caller's again when this returns."""
+        """Take a reply, without its length. The view is released, and its memory the caller's again, when this returns."""
 
     def on_closed(self, reason: str) -> None:
         """Hear that the connection is gone or could not be had. Once, and the last call; not after `Peer.close`."""

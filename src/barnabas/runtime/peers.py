@@ -300,10 +300,13 @@ class _Connection:
                 break
             start += _SIZE_BYTES
             reply = memoryview(self._room)[start : start + size]
-            if self._login is None:
-                self._events.on_frame(reply)
-            else:
-                self._on_login_reply(self._login, reply)
+            try:
+                if self._login is None:
+                    self._events.on_frame(reply)
+                else:
+                    self._on_login_reply(self._login, reply)
+            finally:
+                reply.release()  # its bytes are overwritten by what comes next
             start += size
         if start or self._filled == len(self._room):
             self._make_room(start)

@@ -60,6 +60,14 @@ class Events:
         self.loop.stop()
 
 
+class Keeper(Events):
+    """Keeps replies for longer than they are lent."""
+
+    def on_frame(self, frame):
+        super().on_frame(frame)
+        self.frames[-1] = frame
+
+
 def framed(body):
     return len(body).to_bytes(4, "big") + body
 
@@ -114,6 +122,21 @@ def test_replies_come_whole_however_they_are_cut(loop, peers, listener, size):
     loop.run_forever()
     join()
     assert events.frames == bodies
+
+
+def test_a_reply_cannot_be_read_after_its_call(loop, peers, listener):
+    def talk(sock):
+        assert read_exactly(sock, 4) == b"ping"
+        sock.sendall(framed(b"first") + framed(b"second"))
+
+    join = serve(listener, talk)
+    keeper = Keeper(loop, 2)
+    peers.connect(*listener.getsockname(), keeper).send([b"ping"])
+    loop.run_forever()
+    join()
+    for reply in keeper.frames:
+        with pytest.raises(ValueError, match="released"):
+            bytes(reply)
 
 
 def test_a_long_request_leaves_as_the_other_side_takes_it(loop, peers, listener):

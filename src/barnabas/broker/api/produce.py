@@ -308,21 +308,17 @@ def _produce_to(
     if call.has_waited and not call.allows(Operation.WRITE, ResourceType.TOPIC, name):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return _failed(index, code, "the right to write was revoked since the request came")
+    if isinstance(verdict, Refusal):
+        return _refused(replica, verdict, is_of_log=False)
     try:
-        if isinstance(verdict, Refusal):
-            raise verdict
         response = _append(call, replica, records, opened, verdict)
     except Refusal as refusal:
-        replica.metrics.failed_produces += 1
-        failed = _failed(index, refusal.code, refusal.message)
         # An old epoch of a transaction is the coordinator's to refuse, in Kafka: the log is not looked at.
-        is_coordinators = refusal is verdict or (
+        is_coordinators = (
             refusal.code == ErrorCode.INVALID_PRODUCER_EPOCH
             and call.request.transactional_id is not None
         )
-        if refusal.is_of_log and not is_coordinators:
-            failed.log_start_offset = replica.log.log_start_offset
-        return failed
+        return _refused(replica, refusal, is_of_log=refusal.is_of_log and not is_coordinators)
     if replica.log.unflushed_records >= replica.config.flush_messages:
         owed.flushes.append((replica, response))
     if call.request.acks == _ACKS_ALL and replica.state.followers:
@@ -330,6 +326,14 @@ def _produce_to(
             _Uncommitted(replica, response, replica.log.log_end_offset, replica.state.leader_epoch)
         )
     return response
+
+
+def _refused(replica: Replica, refusal: Refusal, *, is_of_log: bool) -> PartitionProduceResponse:
+    replica.metrics.failed_produces += 1
+    failed = _failed(replica.key.partition, refusal.code, refusal.message)
+    if is_of_log:
+        failed.log_start_offset = replica.log.log_start_offset
+    return failed
 
 
 def _append(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from node_kit import NodeKit
 
+from barnabas.broker.batch_check import Refusal
 from barnabas.model.errors import ErrorCode
 from barnabas.wire.batch import TRANSACTIONAL, Producer, Record, build
 from barnabas.wire.messages.add_partitions_to_txn import (
@@ -94,6 +97,21 @@ def test_partitions_must_be_added_first(kit, version, code):
     add(kit, producer, 0)
     assert produce(kit, batch_by(producer), version=version) == [ErrorCode.NONE]
     assert ends(kit) == [1, 0]
+
+
+@pytest.fixture
+def no_collector():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def test_a_refusal_is_not_kept_by_its_own_frames(kit, no_collector):
+    """It would keep the frames of all callers until the next look for garbage, and the memory that was lent to them."""
+    producer = init(kit)
+    assert produce(kit, batch_by(producer)) == [ErrorCode.TRANSACTION_ABORTABLE]
+    assert not [each for each in gc.get_objects() if isinstance(each, Refusal)]
 
 
 def test_one_partition_that_was_not_added_fails_alone(kit):
