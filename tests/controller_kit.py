@@ -1,7 +1,8 @@
 """What the tests of the controller share: a store, brokers that obey, and a host that does what the controller says.
 
 Nothing happens by itself: what is to be written or sent waits in `writes` and, for each broker in order, in `lanes`, until `run` or a single
-step takes it. Checked at every step: what a state may be, one leader per epoch, no log deleted that is in sync, nothing told that is not stored.
+step takes it. Checked at every step: what a state may be, one leader per epoch, in one life of its broker, no log deleted that is in sync, nothing told
+that is not stored.
 """
 
 from __future__ import annotations
@@ -54,10 +55,14 @@ class Host:
         self.brokers = {}
         self.topics = {}
         self.states = {}
+        #: The transaction that wrote each state.
+        self.written = {}
         self.deletions = {}
         self.unclean = {}
         #: (partition, epoch) -> leader, to see that there is never a second.
         self.leaders = {}
+        #: (partition, epoch) -> registration of the leader that was told: after a restart it leads in another epoch.
+        self.lives = {}
         #: What happened, one line each.
         self.events = []
         self.is_cautious = True
@@ -80,7 +85,7 @@ class Host:
         return Snapshot(
             list(self.live.values()),
             [self.read_topic(name) for name in self.topics],
-            {id_: ReadState(*state) for id_, state in self.states.items()},
+            {id_: self.read_state(id_) for id_ in self.states},
             list(self.deletions),
             dict(self.unclean),
         )
@@ -153,6 +158,7 @@ class Host:
             id_ = TopicPartition(name, index)
             self.states.pop(id_, None)
             self.leaders = {key: leader for key, leader in self.leaders.items() if key[0] != id_}
+            self.lives = {key: life for key, life in self.lives.items() if key[0] != id_}
             # A broker that was down when a partition was moved away finds out by itself that it has no place.
             for replica in assignment.replicas:
                 assert id_ not in self.brokers[replica].logs, f"{id_} is still on {replica}"
@@ -178,7 +184,8 @@ class Host:
             assert one == leadership.leader, "two leaders in one epoch"
             if self.is_cautious and before is not None:
                 assert leadership.leader in before.in_sync or not is_ours
-        self.states[id_] = (leadership, version + 1)
+        self.zxid += 1
+        self.states[id_], self.written[id_] = (leadership, version + 1), self.zxid
         self.events.append(f"{id_}: {show(leadership)}")
 
     # Brokers
@@ -194,6 +201,10 @@ class Host:
         if partition is None or partition.leadership is None:
             return
         assert partition.version <= self.states[id_][1], "told what is not stored"
+        if partition.leader == broker:
+            life = self.live[broker].epoch
+            first = self.lives.setdefault((id_, partition.leadership.leader_epoch), life)
+            assert first == life, f"{broker} leads {id_} in the epoch of before its restart"
         known = there.heard.get(id_)
         if known is None or partition.leadership.leader_epoch >= known.leadership.leader_epoch:
             there.logs.add(id_)
@@ -251,6 +262,13 @@ class Host:
         self.do(self.controller.on_brokers(list(self.live.values())))
         return self
 
+    def start_unseen(self, *brokers):
+        """They restart, and the controller does not hear of it any more."""
+        for broker in brokers:
+            self._register(broker)
+            self.lanes.pop(broker, None)
+        return self
+
     def kill(self, *brokers):
         for broker in brokers:
             del self.live[broker]
@@ -283,7 +301,7 @@ class Host:
         return ReadTopic(name, *self.topics[name])
 
     def read_state(self, id_):
-        return ReadState(*self.states[id_]) if id_ in self.states else None
+        return ReadState(*self.states[id_], self.written[id_]) if id_ in self.states else None
 
     # Looking
 

@@ -185,6 +185,9 @@ class ZNode:
     created: int = 0
     #: The session at whose end it vanishes; 0 if it stays.
     owner: int = 0
+    #: The store's transaction that wrote the data last (ZooKeeper's mzxid): tells what came after what. The store of a lone broker
+    #: does not keep it.
+    written: int = 0
 
 
 @dataclass(slots=True, frozen=True)

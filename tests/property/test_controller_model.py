@@ -113,6 +113,10 @@ class Cluster(RuleBasedStateMachine):
     def controller_dies(self):
         self.host.take_office()
 
+    @rule(broker=brokers)
+    def controller_dies_and_a_broker_restarts(self, broker):
+        self.host.start_unseen(broker).take_office()
+
     def teardown(self):
         if not hasattr(self, "host"):
             return

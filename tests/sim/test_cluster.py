@@ -74,6 +74,11 @@ def test_an_acknowledgement_before_followers_have_it_is_found(monkeypatch):
     first_violation(*LOST)
 
 
+def test_a_restart_that_the_next_controller_does_not_see_is_found(monkeypatch):
+    monkeypatch.setattr(ClusterView, "restarted_since", lambda *_: set())
+    first_violation("one leader per epoch")
+
+
 def test_a_high_watermark_ahead_of_followers_is_found(monkeypatch):
     monkeypatch.setattr(PartitionState, "_is_waited_for", lambda *_: False)
     first_violation(*LOST)

@@ -9,7 +9,9 @@ from barnabas.sim.cluster_transaction_run import run_cluster_transactions
 SEEDS_PER_PUSH = 8
 SEEDS_TO_FIND = 10
 #: Failed once: 61 kept an error whose traceback held a follower's records, which were only lent.
-KEPT_SEEDS = [61]
+#: 107: a leader that was controller as well lost power; the next controller did not know, and had it lead on in the same epoch. It wrote
+#: other records at offsets that followers had.
+KEPT_SEEDS = [61, 107]
 
 
 @pytest.mark.parametrize("seed", [*range(SEEDS_PER_PUSH), *KEPT_SEEDS])

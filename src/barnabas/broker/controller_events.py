@@ -198,7 +198,7 @@ def _state(node: ZNode) -> ReadState:
     leadership = Leadership(
         stored.leader, stored.leader_epoch, stored.in_sync, stored.controller_epoch
     )
-    return ReadState(leadership, stored.version)
+    return ReadState(leadership, stored.version, node.written)
 
 
 def _topics_in(tree: Mapping[str, ZNode]) -> list[ReadTopic]:

@@ -135,7 +135,7 @@ def _hand_out(
 def _parse_node(buffer: bytes, position: int) -> tuple[Found, int]:
     data, position = _parse_bytes(buffer, position)
     stat = _STAT.unpack_from(buffer, position)
-    node = ZNode(data, version=stat[4], created=stat[0], owner=stat[7])
+    node = ZNode(data, version=stat[4], created=stat[0], owner=stat[7], written=stat[1])
     return Found(node, children_count=stat[9]), position + _STAT.size
 
 

@@ -2,7 +2,7 @@
 
 Job: look, and raise a `Violation`. Must not change anything, nor draw from chance.
 
-- **one leader per epoch**: in the store, and by what the nodes believe;
+- **one leader per epoch**: in the store, and by what the nodes believe; after a restart it leads in a later one;
 - **epochs never fall**: those of leaders, of controllers, and versions of what is stored;
 - **a fenced controller changes nothing**: who begins a leader epoch writes the present controller epoch;
 - **the high watermark never falls** within an epoch on one broker;
@@ -110,7 +110,8 @@ class NodeChecker:
         """Have seen nothing."""
         self._machines = machines
         self._store = store
-        self._leaders: dict[tuple[Key, int], int] = {}
+        #: (partition, epoch) -> (broker, which of its lives).
+        self._leaders: dict[tuple[Key, int], tuple[int, int]] = {}
         self._watermarks: dict[tuple[int, int, Key], tuple[int, int]] = {}
         self._committed: dict[Key, dict[int, _Batch]] = {}
 
@@ -124,11 +125,13 @@ class NodeChecker:
         state, key = replica.state, (replica.key.topic, replica.key.partition)
         # One that knows of nothing later follows a store that was put back; it finds nobody to commit with.
         if state.is_leader and not self._store.was_put_back:
-            leader = self._leaders.setdefault((key, state.leader_epoch), broker)
-            if leader != broker:
+            who = (broker, life)
+            first = self._leaders.setdefault((key, state.leader_epoch), who)
+            if first != who:
                 raise Violation(
                     "one leader per epoch",
-                    f"brokers {leader} and {broker} both lead {key[0]}-{key[1]} in epoch {state.leader_epoch}",
+                    f"broker {first[0]} in life {first[1]} and broker {who[0]} in life {who[1]} both lead {key[0]}-{key[1]}"
+                    f" in epoch {state.leader_epoch}",
                 )
         epoch, watermark = self._watermarks.get((broker, life, key), (-1, 0))
         if state.leader_epoch < epoch:

@@ -8,6 +8,7 @@ state; a session that is over has no path and commits nothing.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.ports import (
@@ -194,8 +195,9 @@ class _Change:
         if operation.version not in (-1, found.version):
             raise CoordinationError("BAD_VERSION", path)
         if isinstance(operation, SetData):
-            changed = ZNode(operation.data, found.version + 1, found.created, found.owner)
-            self.tree[path] = changed
+            self.tree[path] = replace(
+                found, data=operation.data, version=found.version + 1, written=self._transaction
+            )
             self.touched.add(path)
         elif isinstance(operation, Delete):
             self._delete(path)
@@ -213,7 +215,7 @@ class _Change:
         if path in self.tree:
             raise CoordinationError("NODE_EXISTS", path)
         owner = self._session.id if operation.ephemeral else 0
-        self.tree[path] = ZNode(operation.data, 0, self._transaction, owner)
+        self.tree[path] = ZNode(operation.data, 0, self._transaction, owner, self._transaction)
         self.touched.update((path, parent))
         return path
 
@@ -223,7 +225,7 @@ class _Change:
         if found is None:
             if parent != "/":
                 self._make_parents(parent)
-            self.tree[parent] = ZNode(b"", 0, self._transaction)
+            self.tree[parent] = ZNode(b"", 0, self._transaction, written=self._transaction)
             self.touched.update((parent, _parent(parent)))
         elif found.owner:
             raise CoordinationError("NO_CHILDREN_FOR_EPHEMERALS", path)

@@ -68,7 +68,7 @@ def test_the_answers_of_a_multi_read():
     buffer += b"\0\0\0\x04\0\0\0\0\0" + b"\xff\xff\xff\xff" + stat
     buffer += b"\xff\xff\xff\xff\x01\xff\xff\xff\xff"
     found, names, error, empty = MultiRead([]).deserialize(buffer, 4)
-    assert found.node == ZNode(b"data", version=3, created=7, owner=99)
+    assert found.node == ZNode(b"data", version=3, created=7, owner=99, written=8)
     assert found.children_count == 2
     assert names == ["x", "yz"]
     assert isinstance(error, NoNodeError)

@@ -66,6 +66,7 @@ class Controller:
             state = snapshot.states.get(partition.id)
             if state is not None:
                 partition.leadership, partition.version = state.leadership, state.version
+                partition.fenced = view.restarted_since(state)
             # Whether the replicas of a move know of it cannot be seen: they are told with a new epoch.
             partition.told = None if partition.assignment.is_moving else partition.assignment
         effects.extend(self.on_roles_refused(snapshot.doubted))

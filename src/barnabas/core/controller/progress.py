@@ -147,6 +147,7 @@ class Progress:
             if read.leadership.leader_epoch != _epoch_of(partition):
                 partition.told = None
             partition.leadership, partition.version = read.leadership, read.version
+            partition.fenced |= self._view.restarted_since(read)
             effects.announce[partition.id] = None
 
     def take_topic(self, read: ReadTopic) -> TopicView:

@@ -45,10 +45,12 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True)
 class ReadState:
-    """A state znode as it was read, with its version."""
+    """A state znode as it was read, with its version and the transaction that wrote it."""
 
     leadership: Leadership
     version: int
+    #: In the order of brokers' epochs, which are transactions, too.
+    written: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +202,17 @@ class ClusterView:
     def is_fit(self, broker: int, partition: PartitionView) -> bool:
         """Tell whether this replica is at work and means to stay."""
         return broker not in self.shutting_down and self.is_serving(broker, partition)
+
+    def restarted_since(self, read: ReadState) -> set[int]:
+        """Return who is in sync by a state and registered after it was written: what they had not written to disk may be gone.
+
+        Nobody has to have seen it: the controller itself may have been one of them.
+        """
+        return {
+            replica
+            for replica in read.leadership.in_sync
+            if replica in self.brokers and self.brokers[replica].epoch > read.written
+        }
 
     def allows_unclean(self, topic: str) -> bool:
         """Tell whether a replica that is not in sync may lead when nobody else can."""

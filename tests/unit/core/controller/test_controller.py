@@ -30,6 +30,41 @@ def test_a_new_controller_tells_everybody_everything():
     assert not host.writes
 
 
+def test_who_restarted_while_there_was_no_controller_is_passed_over():
+    host = Host(1, 2, 3).create("t", [1, 2, 3], [2, 1, 3], [3]).run()
+    host.start_unseen(1).take_office()
+    host.run()
+    assert host.state(T0) == "2 leads, epoch 1, in sync 2,3"
+    assert host.state(T1) == "2 leads, epoch 1, in sync 2,3"
+    assert host.state(TopicPartition("t", 2)) == "3 leads, epoch 0, in sync 3"
+    host.take_office()
+    assert not host.writes
+
+
+def test_a_leader_that_restarted_while_there_was_no_controller_leads_in_a_new_epoch():
+    # It may have lost what was not on disk: records of its old epoch would stand twice at the same offsets.
+    host = Host(1, 2).create("t", [1]).create("u", [1, 2]).run()
+    host.start_unseen(1, 2).take_office()
+    assert not host.lanes
+    host.run()
+    assert host.state(T0) == "1 leads, epoch 1, in sync 1"
+    assert host.state(U0) == "1 leads, epoch 1, in sync 1,2"
+    assert host.brokers[1].heard[T0].leadership == host.leadership(T0)
+
+
+def test_an_in_sync_set_that_was_written_before_a_member_restarted_does_not_count_it():
+    host = Host(1, 2).create("t", [1, 2]).run()
+    host.change_in_sync(T0, (1,))
+    stored, version = host.states[T0]
+    host.states[T0] = replace(stored, in_sync=(1, 2)), version + 1
+    host.written[T0] = host.zxid
+    host.start(2)  # the notice of what the leader wrote has not come yet
+    host.run()
+    host.do(host.controller.on_states({T0: host.read_state(T0)}))
+    host.run()
+    assert host.state(T0) == "1 leads, epoch 1, in sync 1"
+
+
 def test_a_broker_that_comes_is_told_everything_and_the_others_that_it_is_there():
     host = Host(1).create("t", [1, 2], [1]).run()
     effects = host.controller.on_brokers([*host.live.values(), LiveBroker(2, 9)])

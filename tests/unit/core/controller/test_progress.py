@@ -139,7 +139,7 @@ def test_news_that_is_older_than_what_is_known_is_no_news():
 def test_an_in_sync_set_of_the_leader_is_announced_and_told_to_nobody():
     host = led(1, 2, 3)
     stored = replace(host.leadership(T0), in_sync=(1, 2))
-    effects = host.controller.on_states({T0: ReadState(stored, 1)})
+    effects = host.controller.on_states({T0: ReadState(stored, 1, host.zxid + 1)})
     assert list(effects.announce) == [T0]
     assert not effects.tell
 
