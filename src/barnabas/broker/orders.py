@@ -3,7 +3,8 @@
 Job: carry orders out one after another, so that a later one never meets an earlier half done; refuse those of a controller that
 has been replaced, or that were meant for an earlier life of this broker. Must not know why: `core/controller` decides.
 
-Invariants: a replica leads only in an epoch that the controller gave it; an order with an older leader epoch changes nothing.
+Invariants: a replica leads only in an epoch that the controller gave it; an order with an older leader epoch changes nothing; nor does one
+that its controller has given up: it can still arrive from a connection that was closed, after the orders that came over the next one.
 """
 
 from __future__ import annotations
@@ -59,13 +60,20 @@ class Orders:
         """Have heard of no controller."""
         self._node = node
         self.controller_epoch = 0
+        #: Controller epoch, broker epoch and number of the last order that counted.
+        self._last = (0, NOT_REGISTERED, 0)
         #: Leader epochs that were known when the store was found to have gone back: an order must be of a later one.
         self._outlived: dict[TopicPartition, int] = {}
         self._turns = Turns()
         self._watchers: list[tuple[Callable[[], bool], Done]] = []
 
-    def refusal(self, controller_id: int, controller_epoch: int, broker_epoch: int) -> ErrorCode:
-        """Tell whether an order does not count; one that does makes its sender the controller."""
+    def refusal(
+        self, controller_id: int, controller_epoch: int, broker_epoch: int, number: int
+    ) -> ErrorCode:
+        """Tell whether an order does not count; one that does makes its sender the controller.
+
+        `number` is its correlation id: these rise from one order to the next, over connections, as long as neither epoch changes.
+        """
         if controller_epoch < self.controller_epoch:
             log.warning(
                 "refused an order of broker %d, controller in epoch %d: now is %d",
@@ -74,6 +82,15 @@ class Orders:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if -1 < broker_epoch < self._node.members.broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
+        if broker_epoch >= 0:
+            order = (controller_epoch, broker_epoch, number)
+            if order < self._last:
+                log.warning(
+                    "refused order %d of broker %d: it came after order %d",
+                    number, controller_id, self._last[2],
+                )  # fmt: skip
+                return ErrorCode.STALE_CONTROLLER_EPOCH
+            self._last = order
         self.controller_epoch = controller_epoch
         self._node.cluster.controller_id = controller_id
         return ErrorCode.NONE
@@ -88,14 +105,14 @@ class Orders:
 
     # LeaderAndIsr
 
-    def lead_and_follow(self, request: LeaderAndIsrRequest) -> Task[Codes | ErrorCode]:
+    def lead_and_follow(self, request: LeaderAndIsrRequest, number: int) -> Task[Codes | ErrorCode]:
         """Take over the roles that an order names; what became of each partition, or why the order does not count."""
         check_roles(request.topic_states)
         yield self._turns.take
         try:
             yield from self._until_registered()
             code = self.refusal(
-                request.controller_id, request.controller_epoch, request.broker_epoch
+                request.controller_id, request.controller_epoch, request.broker_epoch, number
             )
             if code:
                 return code
@@ -271,13 +288,13 @@ class Orders:
 
     # StopReplica
 
-    def stop(self, request: StopReplicaRequest) -> Task[Codes | ErrorCode]:
+    def stop(self, request: StopReplicaRequest, number: int) -> Task[Codes | ErrorCode]:
         """Give partitions up; with `delete_partition` their logs, too."""
         yield self._turns.take
         try:
             yield from self._until_registered()
             code = self.refusal(
-                request.controller_id, request.controller_epoch, request.broker_epoch
+                request.controller_id, request.controller_epoch, request.broker_epoch, number
             )
             if code:
                 return code
@@ -317,14 +334,14 @@ class Orders:
 
     # UpdateMetadata
 
-    def update_metadata(self, request: UpdateMetadataRequest) -> Task[ErrorCode]:
+    def update_metadata(self, request: UpdateMetadataRequest, number: int) -> Task[ErrorCode]:
         """Take over what clients are to be told of the cluster."""
         check_order(request.topic_states)
         yield self._turns.take
         try:
             yield from self._until_registered()
             code = self.refusal(
-                request.controller_id, request.controller_epoch, request.broker_epoch
+                request.controller_id, request.controller_epoch, request.broker_epoch, number
             )
             if code:
                 return code

@@ -13,7 +13,11 @@ from barnabas.wire.messages.leader_and_isr import (
     LeaderAndIsrTopicState,
 )
 from barnabas.wire.messages.stop_replica import StopReplicaRequest
-from barnabas.wire.messages.update_metadata import UpdateMetadataRequest
+from barnabas.wire.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 
 T0 = TopicPartition("t", 0)
 #: As `put_topic` names it.
@@ -39,7 +43,8 @@ def order(member, leader, epoch, version=50):
     )
     answers = []
     drive(
-        member.node.members.orders.lead_and_follow(request), lambda *answer: answers.append(answer)
+        member.node.members.orders.lead_and_follow(request, 0),
+        lambda *answer: answers.append(answer),
     )
     member.events.settle()
     ((codes, problem),) = answers
@@ -89,7 +94,7 @@ def test_nothing_is_taken_before_the_first_registration(member):
         (members.orders.update_metadata, UpdateMetadataRequest),
     ):
         old = request(controller_id=1, controller_epoch=9, broker_epoch=now - 1)
-        drive(order_of(old), lambda *answer: answers.append(answer))
+        drive(order_of(old, 0), lambda *answer: answers.append(answer))
     for _ in range(10):
         member.events.advance(100)
     assert not answers
@@ -97,3 +102,51 @@ def test_nothing_is_taken_before_the_first_registration(member):
     for _ in range(3):  # each when the one before is done
         member.events.advance(100)
     assert answers == [(ErrorCode.STALE_BROKER_EPOCH, None)] * 3
+
+
+def tell(member, leader, number, controller_epoch=9, broker_epoch=None):
+    """Tell what clients are to be told of the leader; the answer."""
+    state = UpdateMetadataPartitionState(
+        partition_index=0, leader=leader, leader_epoch=7, isr=[leader], replicas=[1, 2]
+    )
+    topic = UpdateMetadataTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state])
+    members = member.node.members
+    request = UpdateMetadataRequest(
+        controller_id=1,
+        controller_epoch=controller_epoch,
+        broker_epoch=members.broker_epoch if broker_epoch is None else broker_epoch,
+        topic_states=[topic],
+    )
+    answers = []
+    drive(members.orders.update_metadata(request, number), lambda *answer: answers.append(answer))
+    member.events.settle()
+    ((code, problem),) = answers
+    assert problem is None
+    return code
+
+
+def told_leader(member):
+    return member.node.topics.by_name["t"].partitions[0].leader
+
+
+def test_an_order_that_its_controller_has_given_up_does_not_count(member):
+    """It was on its way over a connection that had stalled. Its controller gave that up, and has given other orders since."""
+    assert tell(member, 2, number=12) == ErrorCode.NONE
+    assert tell(member, 1, number=6) == ErrorCode.STALE_CONTROLLER_EPOCH
+    assert told_leader(member) == 2
+    assert tell(member, 1, number=12) == ErrorCode.NONE
+    assert told_leader(member) == 1
+
+
+def test_numbers_of_orders_begin_again_with_a_controller_and_with_a_registration(member):
+    assert tell(member, 2, number=12) == ErrorCode.NONE
+    assert tell(member, 1, number=1, controller_epoch=10) == ErrorCode.NONE
+    member.node.members.broker_epoch += 1
+    assert tell(member, 2, number=0, controller_epoch=10) == ErrorCode.NONE
+    assert told_leader(member) == 2
+
+
+def test_orders_that_name_no_registration_have_no_order(member):
+    assert tell(member, 2, number=12) == ErrorCode.NONE
+    assert tell(member, 1, number=6, broker_epoch=-1) == ErrorCode.NONE
+    assert told_leader(member) == 1

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def handle(call: Call) -> Task[LeaderAndIsrResponse]:
     """Carry the order out."""
     request: LeaderAndIsrRequest = call.request
-    codes = yield from call.node.members.orders.lead_and_follow(request)
+    codes = yield from call.node.members.orders.lead_and_follow(request, call.correlation_id)
     if isinstance(codes, ErrorCode):
         return LeaderAndIsrResponse(error_code=codes)
     return LeaderAndIsrResponse(

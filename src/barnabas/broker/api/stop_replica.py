@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def handle(call: Call) -> Task[StopReplicaResponse]:
     """Carry the order out."""
-    codes = yield from call.node.members.orders.stop(call.request)
+    codes = yield from call.node.members.orders.stop(call.request, call.correlation_id)
     if isinstance(codes, ErrorCode):
         return StopReplicaResponse(error_code=codes)
     return StopReplicaResponse(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def handle(call: Call) -> Task[UpdateMetadataResponse]:
     """Take it over."""
-    code = yield from call.node.members.orders.update_metadata(call.request)
+    code = yield from call.node.members.orders.update_metadata(call.request, call.correlation_id)
     return UpdateMetadataResponse(error_code=code)
 
 
