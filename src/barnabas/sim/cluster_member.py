@@ -44,6 +44,8 @@ class PolledRecords:
         """Have seen nothing."""
         self._history = history
         self._next: dict[tuple[str, Key], int] = {}
+        #: In which leader epoch somebody has read a partition: what members commit with their offsets, and ask nobody of an older one (KIP-320).
+        self.epochs: dict[Key, int] = {}
 
     def on_read(
         self,
@@ -78,6 +80,8 @@ class PolledRecords:
 
 class ClusterGroupClient(GroupClient):
     """A member that talks to several brokers."""
+
+    history: PolledRecords
 
     def __init__(
         self,
@@ -198,8 +202,10 @@ class ClusterGroupClient(GroupClient):
     def read(self) -> Generator[Ask | Nap, Any, None]:
         """Fetch and process what is there, from one of those that lead what it owns."""
         starts = {key: at for key, at in self.positions.items() if at is not None}
+        self._forget_old_leaders()
         if any(key not in self._leaders for key in starts):
             yield from self.ask_topics()
+            self._forget_old_leaders()
             starts = {key: at for key, at in starts.items() if key in self.positions}
         leaders = sorted({self._leaders[key][0] for key in starts if key in self._leaders})
         if not leaders:
@@ -217,6 +223,12 @@ class ClusterGroupClient(GroupClient):
             for data in topic.partitions:
                 self._take_partition((topic.topic, data.partition_index), some, data, sent_us)
 
+    def _forget_old_leaders(self) -> None:
+        """A leader of before, which does not know that it was replaced, has no idea of what was read since."""
+        for key, epoch in self.history.epochs.items():
+            if self._leaders.get(key, (-1, epoch))[1] < epoch:
+                del self._leaders[key]
+
     def _take_partition(self, key: Key, starts: dict[Key, int], data: Any, sent_us: int) -> None:  # noqa: ANN401
         code = ErrorCode(data.error_code)
         if code in PASSING:
@@ -225,6 +237,8 @@ class ClusterGroupClient(GroupClient):
             raise self.unexpected(f"Fetch of {key} from {starts[key]}", code)
         elif key in self.positions:
             self._process(key, starts[key], data, sent_us, self.life)
+            epochs = self.history.epochs
+            epochs[key] = max(self._leaders.get(key, (-1, -1))[1], epochs.get(key, -1))
 
 
 def _is_lost(response: Any) -> bool:  # noqa: ANN401
