@@ -1,7 +1,8 @@
 """What the tests of the group machines share: a host in small, with a log, a clock that is set by hand, and an append that can fail.
 
 `Machine` does with a result what the broker does: the records go to the log as one batch and are replayed before
-anything else happens, the replies are given to their tickets. Time passes deadline by deadline, never past one.
+anything else happens, the replies are given to their tickets. Time passes deadline by deadline, never past one. It keeps the books of
+tickets: after every request and deadline each is answered once, or held by a member that can still be found.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Machine:
         self.wall_ms = wall_ms
         self.log = []
         self.replies = {}
+        #: Tickets that are not answered.
+        self.owed = {}
         self.fail_appends_with = None
         self._numbers = itertools.count(1)
         self._heard = 0
@@ -42,7 +45,9 @@ class Machine:
         """Hand a request to an entry point; give back the ticket its reply will come under."""
         ticket = next(self._numbers) if ticket is None else ticket
         assert ticket not in self.replies, "a ticket is for one request"
+        self.owed[ticket] = None
         self.apply(self._call(entry_point, ticket, request))
+        self.check_books()
         return ticket
 
     def answer(self, entry_point, request):
@@ -83,6 +88,7 @@ class Machine:
             self._set_clock(max(due_ms, self.now_ms))
             for result in self.machine.on_time(self.now_ms, self.wall_ms):
                 self.apply(result)
+            self.check_books()
         else:
             raise AssertionError("deadlines come up again and again without time passing")
         self._set_clock(end_ms)
@@ -91,12 +97,32 @@ class Machine:
         """Unload the machine and load a fresh one from the log; whoever waited is told NOT_COORDINATOR."""
         for ticket, error in self.machine.unload():
             self._deliver(Result(replies=[(ticket, error)]))
+        assert not self.owed, "a coordinator that goes answers everybody"
         self.machine = fresh
         for record in self.log:
             fresh.replay(record)
         loaded = fresh.on_loaded(self.now_ms, self.wall_ms)
         for result in [loaded] if isinstance(loaded, Result) else loaded or []:
             self.apply(result)
+        self.check_books()
+
+    def check_books(self):
+        """See that nobody who waits was forgotten: each ticket without an answer is held by one member, and by one only."""
+        held = []
+        for group in self._groups().values():
+            if getattr(group, "group_type", "") != "classic":
+                continue
+            for member in group.members.values():
+                if member.join_ticket is not None:
+                    held.append(member.join_ticket)
+                if member.sync_ticket is not None:
+                    held.append(member.sync_ticket)
+        assert len(held) == len(self.owed), f"held {held}, owed {list(self.owed)}"
+        assert set(held) == self.owed.keys()
+
+    def _groups(self):
+        machine = self.machine
+        return machine.groups if hasattr(machine, "groups") else machine._groups
 
     def _call(self, entry_point, ticket, request):
         method = getattr(self.machine, entry_point)
@@ -109,6 +135,7 @@ class Machine:
         for ticket, reply in result.replies:
             assert ticket not in self.replies, f"ticket {ticket} was answered twice"
             self.replies[ticket] = reply
+            self.owed.pop(ticket, None)
 
     def _set_clock(self, now_ms):
         self.wall_ms += now_ms - self.now_ms

@@ -117,6 +117,7 @@ class ClassicGroup(Roster):
 
     def clear(self) -> None:
         """Forget everything: the group is gone, and deadlines that still name it find nothing."""
+        assert not self.waits, "who waits is answered before the group goes"
         self.members.clear()
         self.static_members.clear()
         self.pending.clear()

@@ -221,6 +221,7 @@ class ClassicGroups:
         """Take a group as it was written: confirm what is known here, or build it."""
         group = self._find(record.group_id)
         if group is None or group.unsaved is None:
+            assert group is None or not group.waits, "who waits is answered before the group goes"
             self._groups[record.group_id] = ClassicGroup.from_record(record, self._read_topics)
             return
         unsaved, group.unsaved = group.unsaved, None
@@ -316,12 +317,14 @@ class ClassicGroups:
             self._rebalances.prepare(turn, group)
         return turn.result
 
-    def release(self, group_id: str) -> list[tuple[Ticket, JoinReply | SyncReply]]:
+    def release(self, group_id: str, now_ms: int) -> list[tuple[Ticket, JoinReply | SyncReply]]:
         """Have everybody who waits come again: the group is about to become a consumer group."""
         group = self._find(group_id)
         assert group is not None, "it is a classic group until now"
-        turn = _new_turn(group_id, 0, 0)
-        _release_all(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
+        turn = _new_turn(group_id, now_ms, 0)
+        for member in _release_all(turn, group, ErrorCode.REBALANCE_IN_PROGRESS):
+            # If the records cannot be written, the group stays, and its members must be heard of again.
+            self._rebalances.keep_session(group, member, now_ms)
         return turn.result.replies
 
     def _find(self, group_id: str) -> ClassicGroup | None:
@@ -346,11 +349,14 @@ def _failed(
     return type(reply)(code)
 
 
-def _release_all(turn: Turn, group: ClassicGroup, error_code: ErrorCode) -> None:
-    for member in group.members.values():
+def _release_all(turn: Turn, group: ClassicGroup, error_code: ErrorCode) -> list[Member]:
+    """Answer everybody who waits; they are returned."""
+    released = [member for member in group.members.values() if member.waits]
+    for member in released:
         if member.awaits_join:
             reply = refused_join(error_code, member.member_id)
             turn.reply(group.release_join(member), reply)
         if member.sync_ticket is not None:
             turn.reply(member.sync_ticket, SyncReply(error_code))
             member.sync_ticket = None
+    return released

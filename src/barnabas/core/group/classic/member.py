@@ -103,9 +103,14 @@ class Member:
         return self.join_ticket is not None
 
     @property
+    def waits(self) -> bool:
+        """Whether any request of it waits for an answer."""
+        return self.join_ticket is not None or self.sync_ticket is not None
+
+    @property
     def needs_heartbeat(self) -> bool:
         """Whether silence until the deadline means that it is gone: who waits for the group cannot be blamed."""
-        return self.is_new or (self.join_ticket is None and self.sync_ticket is None)
+        return self.is_new or not self.waits
 
     def vote(self, candidates: dict[str, int]) -> str:
         """Name the protocol it likes best among those that all members know."""

@@ -113,6 +113,11 @@ class Roster:
         self.joining_count -= 1
         return ticket
 
+    @property
+    def waits(self) -> bool:
+        """Whether a request of any member waits for an answer."""
+        return any(member.waits for member in self.members.values())
+
     def _count(self, member: Member, by: int) -> None:
         for name in member.metadata_by_name:
             count = self.protocol_counts.get(name, 0) + by

@@ -54,7 +54,7 @@ class EmbeddedProtocol(Protocol):
 class ClassicSide(Protocol):
     """The classic groups, as far as a move between the protocols needs them."""
 
-    def release(self, group_id: str) -> list[tuple[Ticket, JoinReply | SyncReply]]:
+    def release(self, group_id: str, now_ms: int) -> list[tuple[Ticket, JoinReply | SyncReply]]:
         """Answer everybody who waits: the group is about to become a consumer group."""
 
     def take_over(
@@ -130,3 +130,5 @@ class Turn:
     records: list[Record] = field(default_factory=list)
     #: Answers to others than the asker.
     replies: list[tuple[Ticket, JoinReply | SyncReply]] = field(default_factory=list)
+    #: Members of a classic group that becomes a consumer group if the request is accepted, with their session time-outs.
+    upgraded: dict[str, int] = field(default_factory=dict)

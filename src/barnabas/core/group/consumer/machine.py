@@ -26,6 +26,7 @@ from barnabas.core.group.consumer.requests import (
     RefusedError,
 )
 from barnabas.core.group.consumer.subscription import TopicHashes
+from barnabas.core.group.consumer.upgrade import complete_upgrade
 from barnabas.core.group.consumer.views import described_group
 from barnabas.core.group.result import Result
 from barnabas.model.errors import ErrorCode
@@ -121,6 +122,8 @@ class ConsumerGroups:
         except RefusedError as refusal:
             reply = ConsumerHeartbeatReply(refusal.code, refusal.message)
             return Result(replies=[(ticket, reply)], group_id=request.group_id)
+        if turn.upgraded:
+            complete_upgrade(self._ctx, turn, request.group_id)
         return _result(turn, request.group_id, ticket, reply)
 
     def describe(self, group_id: str) -> DescribedConsumerGroup:
@@ -283,6 +286,9 @@ class ConsumerGroups:
             group = self._groups.get(record.group_id)
             if not isinstance(group, ConsumerGroup):
                 # A classic group here only holds offsets that were replayed before.
+                assert group is None or group.is_empty, (
+                    "who waits is answered before the group goes"
+                )
                 group = self._groups[record.group_id] = ConsumerGroup(record.group_id)
             group.replay(record)
         elif isinstance(record, _TAKING):

@@ -5,8 +5,8 @@ again when the last such member leaves. Its members, their epochs (the generatio
 
 Job: turn one kind of group into the records of the other. Must not know: who asked, bytes of the embedded protocol (a port
 reads and writes them).
-Invariants: nothing changes here but who waits in the classic group (told to join again); the records take the old group
-back before they bring the new one.
+Invariants: an upgrade changes nothing but the turn until it is completed, since the request that brings it about may still be
+refused; the records take the old group back before they bring the new one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def upgrade(ctx: Context, turn: Turn, classic: ClassicGroup) -> ConsumerGroup:
-    """Write the move of a classic group with members, and give the group as it will be; or refuse."""
+    """Write the move of a classic group with members, and give the group as it will be; or refuse.
+
+    What cannot be taken back is left to `complete_upgrade`.
+    """
     _check_upgrade(ctx, classic)
     members = [_consumer_member(ctx, classic, member) for member in classic.members.values()]
     group = ConsumerGroup(classic.group_id)
@@ -44,14 +47,20 @@ def upgrade(ctx: Context, turn: Turn, classic: ClassicGroup) -> ConsumerGroup:
     _refuse_shared(members)
     for record in records:
         group.replay(record)
-    turn.replies += ctx.classic.release(classic.group_id)
     turn.records += [*classic.removal_records(), *records]
-    for member in members:
-        assert member.classic is not None, "made so above"
-        ctx.expect_session(
-            group.group_id, member.member_id, turn.now_ms + member.classic.session_timeout_ms
-        )
+    turn.upgraded = {
+        member.member_id: member.classic.session_timeout_ms
+        for member in members
+        if member.classic is not None
+    }
     return group
+
+
+def complete_upgrade(ctx: Context, turn: Turn, group_id: str) -> None:
+    """Tell who waits in the classic group to join again, and watch its members: the request that upgrades it is accepted."""
+    turn.replies += ctx.classic.release(group_id, turn.now_ms)
+    for member_id, session_timeout_ms in turn.upgraded.items():
+        ctx.expect_session(group_id, member_id, turn.now_ms + session_timeout_ms)
 
 
 def _check_upgrade(ctx: Context, classic: ClassicGroup) -> None:

@@ -1006,7 +1006,7 @@ def test_a_consumer_group_becomes_a_classic_one(groups):
 def test_before_a_group_becomes_a_consumer_group_everybody_is_sent_to_come_again(groups):
     first, _ = groups.stable(2)
     waiting = groups.ask_join(first)
-    assert groups.machine.release("g") == [
+    assert groups.machine.release("g", groups.now_ms) == [
         (waiting, JoinReply(E.REBALANCE_IN_PROGRESS, member_id=first))
     ]
 

@@ -1,10 +1,13 @@
 """Groups that change their protocol while they have members."""
 
+from dataclasses import replace
+
 import pytest
 from consumer_kit import SETTINGS, Client, topic_id_of
 from guest_kit import Guest, classic_group, fleet_with, metadata, mixed, partitions, static_pair
 
 from barnabas.core.group import records as r
+from barnabas.core.group.classic.requests import SyncRequest
 from barnabas.core.group.settings import GroupSettings
 from barnabas.model.errors import ErrorCode
 
@@ -68,6 +71,63 @@ def test_who_waits_in_the_classic_group_must_come_again():
     fleet.join("carl")
     assert fleet.machine.replies[waiting].error_code is E.REBALANCE_IN_PROGRESS
     assert bob.beat() is E.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize(
+    ("settings", "changes", "code"),
+    [
+        (SETTINGS, {"subscribed_topic_regex": "("}, E.INVALID_REGULAR_EXPRESSION),
+        (
+            replace(SETTINGS, consumer_max_size=2),
+            {},
+            E.GROUP_MAX_SIZE_REACHED,
+        ),
+    ],
+)
+def test_a_newcomer_that_is_refused_leaves_those_who_wait_waiting(settings, changes, code):
+    fleet = fleet_with(settings)
+    anna, bob = classic_group(fleet, "anna", "bob")
+    other = (("range", metadata(["u"])),)
+    first = fleet.machine.ask("join", anna.join_request(protocols=other))
+    refusal = fleet.machine.answer("consumer_heartbeat", Client("carl").join(**changes))
+    assert refusal.error_code is code
+    assert fleet.group.group_type == "classic"
+    assert fleet.machine.waits(first)
+    second = fleet.machine.ask("join", bob.join_request(protocols=other))
+    for waiting in (first, second):
+        assert fleet.machine.replies[waiting].error_code is E.NONE
+        assert fleet.machine.replies[waiting].generation_id == 2
+
+
+def test_a_newcomer_that_is_refused_leaves_no_deadlines_behind():
+    fleet = fleet_with()
+    classic_group(fleet, "anna", "bob")
+    before = fleet.both.consumer.next_deadline_ms()
+    fleet.machine.answer("consumer_heartbeat", Client("carl").join(subscribed_topic_regex="("))
+    assert fleet.both.consumer.next_deadline_ms() == before
+
+
+def test_members_released_by_an_upgrade_that_cannot_be_written_are_watched_again():
+    fleet = fleet_with()
+    anna, bob = classic_group(fleet, "anna", "bob")
+    other = (("range", metadata(["u"])),)
+    tickets = [fleet.machine.ask("join", one.join_request(protocols=other)) for one in (anna, bob)]
+    for guest, ticket in zip((anna, bob), tickets, strict=True):
+        guest.learn(fleet.machine.replies[ticket])
+    waiting = fleet.machine.ask("sync", SyncRequest("g", bob.generation, bob.member_id))
+    assert fleet.machine.waits(waiting)
+    fleet.machine.advance(9_000)
+    assert anna.beat() is E.NONE
+    fleet.machine.advance(2_000)  # bob's session deadline came and went while its SyncGroup waited
+    fleet.machine.fail_appends_with = E.NOT_ENOUGH_REPLICAS
+    fleet.machine.answer("consumer_heartbeat", Client("carl").join())
+    assert fleet.machine.replies[waiting].error_code is E.REBALANCE_IN_PROGRESS
+    fleet.machine.fail_appends_with = None
+    assert anna.sync().error_code is E.NONE
+    fleet.machine.advance(9_000)
+    assert anna.beat() is E.NONE
+    fleet.machine.advance(2_000)
+    assert anna.beat() is E.REBALANCE_IN_PROGRESS, "bob is silent and has lost its place"
 
 
 def test_a_group_before_its_first_generation_can_change_too():
