@@ -34,7 +34,7 @@ def config_data(texts):
 
 def put_topic(store, name, replicas, in_sync):
     """A topic with one partition, led by the first that is in sync."""
-    topic = Topic(name, name.encode().ljust(16, b"-"), [Partition(replicas, in_sync[0])])
+    topic = Topic(name, name.encode().ljust(16, b"-")[:16], [Partition(replicas, in_sync[0])])
     state = cluster_znodes.state_data(in_sync[0], 3, in_sync, 1)
     path = cluster_znodes.state_path(name, 0)
     put(store, *znodes.new_topic_operations(topic), Create(path, state))

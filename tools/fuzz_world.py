@@ -14,7 +14,15 @@ from barnabas.broker.node import Node
 from barnabas.broker.tasks import Task, drive
 from barnabas.model.config.broker_config import BrokerConfig
 from barnabas.model.principal import ANONYMOUS
-from barnabas.ports import FileSlice, Operation, PeerEvents, SessionListener, World, ZNode
+from barnabas.ports import (
+    FileSlice,
+    NotConnected,
+    Operation,
+    PeerEvents,
+    SessionListener,
+    World,
+    ZNode,
+)
 from barnabas.sim.disk import SimDisk
 from barnabas.sim.store import SimStore, is_below
 
@@ -79,6 +87,8 @@ class FuzzEvents:
         self._store.clients[""] = self
         self._watches: list[FuzzWatch] = []
         self.trees_read: list[str] = []
+        #: The store does not answer.
+        self.is_cut_off = False
 
     def call_at(self, deadline_ms: int, call: Callable[[], None]) -> FuzzTimer:
         """Book a call."""
@@ -112,6 +122,9 @@ class FuzzEvents:
 
     def read(self, path: str, done: Callable[[ZNode | None, BaseException | None], None]) -> None:
         """Answer with one znode."""
+        if self.is_cut_off:
+            self._later.append(lambda: done(None, NotConnected("the store cannot be reached")))
+            return
         found = self._store.tree.get(path)
         self._later.append(lambda: done(found, None))
 
@@ -121,6 +134,9 @@ class FuzzEvents:
         done: Callable[[Sequence[str], BaseException | None], None],
     ) -> None:
         """Do all operations or none."""
+        if self.is_cut_off:
+            self._later.append(lambda: done((), NotConnected("the store cannot be reached")))
+            return
         self._later.append(lambda: done(*self._store.commit(operations, self._session)))
 
     def read_children(

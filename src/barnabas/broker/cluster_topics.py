@@ -7,7 +7,6 @@ next one finishes if this one dies; who asked waits for it as long as the reques
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker import cluster_znodes, controller_events, store, znodes
@@ -21,7 +20,7 @@ from barnabas.wire.messages.create_topics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from barnabas.broker.controller import Office
     from barnabas.broker.node import Node
@@ -187,17 +186,30 @@ class ClusterTopics:
                 f"Topic '{topic.name}' will be deleted; it is not gone yet.",
             )
 
-    def is_gone(self, partition: TopicPartition) -> Task[bool]:
-        """Ask the store whether a partition is not there, or goes with its topic; one that cannot be asked for is there."""
-        read = self._node.world.coordination.read
-        name, index = partition
+    def find_gone(self, partitions: Iterable[TopicPartition]) -> Task[set[TopicPartition]]:
+        """Ask the store, as it is now, which partitions are not there, or go with their topic; those that cannot be asked for are there."""
+        asked = list(partitions)
+        names = dict.fromkeys(name for name, _index in asked)
+        paths = [path for name in names for path in _paths_of(name)]
         try:
-            found = yield partial(read, cluster_znodes.topic_path(name))
-            if found is None or index not in cluster_znodes.read_topic(found).replicas:
-                return True
-            return (yield partial(read, cluster_znodes.wish_path(name))) is not None
+            found = yield from store.read_latest(self._node, paths)
         except OSError:
-            return False
+            return set()
+        gone: set[TopicPartition] = set()
+        for one in asked:
+            topic, wish = (found[path] for path in _paths_of(one.topic))
+            if (
+                topic is None
+                or wish is not None
+                or one.partition not in cluster_znodes.read_topic(topic).replicas
+            ):
+                gone.add(one)
+        return gone
+
+
+def _paths_of(topic: str) -> tuple[str, str]:
+    """Name where a topic stands, and the wish to delete it."""
+    return cluster_znodes.topic_path(topic), cluster_znodes.wish_path(topic)
 
 
 def _why_taken(office: Office, name: str) -> str:

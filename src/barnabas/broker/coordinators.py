@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker import group_records, shard_loading, topic_creation
+from barnabas.broker import group_records, known_topics, shard_loading, topic_creation
 from barnabas.broker.consumer_embedding import ConsumerEmbedding
 from barnabas.broker.consumer_protocol import read_topics
 from barnabas.broker.group_settings import NodeGroupSettings
@@ -28,8 +29,6 @@ from barnabas.wire.batch import Producer, put_head
 from barnabas.wire.compression import Codec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.broker.shard_host import Hosted
@@ -47,6 +46,9 @@ TOPIC: Final = "__consumer_offsets"
 _ABORTABLE_SINCE: Final = 4
 _ADDS_SINCE: Final = 5
 _EPOCH_RISES: Final = 2
+#: How long to wait before looking again whether topics are gone whose deletion is under way, or if the store does not answer; and at most.
+_LOOK_AGAIN_MS: Final = 1_000
+_LOOK_AGAIN_MS_MAX: Final = 60_000
 
 
 class Coordinators(ShardHost[GroupShard]):
@@ -191,16 +193,27 @@ class Coordinators(ShardHost[GroupShard]):
                 shard.replay(record, offset, producer_id)
 
         background = self._node.world.background
-        return shard_loading.load(background, replica, size, group_records.decode, replay)
+        yield from shard_loading.load(background, replica, size, group_records.decode, replay)
+        yield from known_topics.until_told(self._node, shard)
 
-    def _results_of_loading(self, shard: GroupShard, now_ms: int, wall_ms: int) -> Sequence[Result]:
-        results = shard.on_loaded(now_ms, wall_ms)
-        # A topic may have been deleted while this was loaded, or just before a crash.
-        return results + shard.offsets.forget_gone(self._topic_id_of)
+    def _on_loaded(self, hosted: Hosted[GroupShard]) -> None:
+        super()._on_loaded(hosted)
+        drive(self._forget_gone(hosted), _on_looked)
 
-    def _topic_id_of(self, name: str) -> bytes | None:
-        topic = self._node.topics.by_name.get(name)
-        return None if topic is None else topic.id
+    def _forget_gone(self, hosted: Hosted[GroupShard]) -> Task[None]:
+        """Forget the offsets in topics that were deleted while this was loaded, while another broker coordinated, or just before a crash."""
+        node, wait_ms = self._node, _LOOK_AGAIN_MS
+        while hosted.is_loaded and not node.stopping:
+            try:
+                verdict = yield from known_topics.find_gone(node, hosted.shard.offsets.topic_ids())
+            except OSError:
+                verdict = known_topics.Verdict([], is_final=False)
+            for name, topic_id in verdict.gone:
+                yield from self._forget_in(hosted, name, topic_id, with_unnamed=False)
+            if verdict.is_final:
+                return
+            yield partial(node.pause, wait_ms)
+            wait_ms = min(2 * wait_ms, _LOOK_AGAIN_MS_MAX)
 
     # Topics
 
@@ -212,26 +225,41 @@ class Coordinators(ShardHost[GroupShard]):
     def on_topic_deleted(self, topic: Topic) -> None:
         """Forget the offsets in a topic that is gone; with the offsets topic itself, forget all groups."""
         super().on_topic_deleted(topic)
-        drive(self._forget(topic), _on_forgotten)
+        drive(self._forget(topic.name, topic.id, with_unnamed=True), _on_forgotten)
         self.on_topics_changed(topic.name)
 
-    def _forget(self, topic: Topic) -> Task[None]:
-        """Forget what groups committed, some at a time. What a crash leaves is forgotten by the next load."""
-        in_piece = 0
+    def on_id_deleted(self, name: str, topic_id: bytes) -> None:
+        """Forget the offsets in a topic that is gone and not known here: there may be another of its name."""
+        drive(self._forget(name, topic_id, with_unnamed=False), _on_forgotten)
+
+    def _forget(self, name: str, topic_id: bytes, *, with_unnamed: bool) -> Task[None]:
+        """Forget what groups committed. What a crash leaves is forgotten by the next load."""
         for hosted in list(self._hosted.values()):
-            for result in hosted.shard.on_topic_deleted(topic.name, topic.id):
-                if not hosted.is_loaded:
-                    break
-                self._carry_out(hosted, result)
-                in_piece += 1
-                if in_piece == PIECE:
-                    in_piece = 0
-                    yield self._node.pauses.add
+            yield from self._forget_in(hosted, name, topic_id, with_unnamed=with_unnamed)
+
+    def _forget_in(
+        self, hosted: Hosted[GroupShard], name: str, topic_id: bytes, *, with_unnamed: bool
+    ) -> Task[None]:
+        """Forget what the groups of one shard committed, some at a time."""
+        in_piece = 0
+        for result in hosted.shard.on_topic_deleted(name, topic_id, with_unnamed=with_unnamed):
+            if not hosted.is_loaded:
+                return
+            self._carry_out(hosted, result)
+            in_piece += 1
+            if in_piece == PIECE:
+                in_piece = 0
+                yield self._node.pauses.add
 
     def _new_uuid(self) -> str:
         """Make a random id in Java's spelling."""
         text = topic_creation.new_id(self._node).hex()
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _on_looked(_result: None, problem: BaseException | None) -> None:
+    if problem is not None:
+        log.error("cannot find out which topics are gone: their offsets stay", exc_info=problem)
 
 
 def _on_forgotten(_result: None, problem: BaseException | None) -> None:

@@ -100,14 +100,15 @@ class MarkerSending:
 
     def _ask_for_gone(self, answers: Answers) -> Task[Answers]:
         """Let partitions that somebody does not know be gone only if the store says so."""
-        sure: Answers = []
-        for one, code in answers:
-            is_unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if is_unknown and not (yield from self._node.members.topics.is_gone(one)):
-                sure.append((one, ErrorCode.NOT_LEADER_OR_FOLLOWER))
-            else:
-                sure.append((one, code))
-        return sure
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        asked = [one for one, code in answers if code is unknown]
+        if not asked:
+            return answers
+        gone = yield from self._node.members.topics.find_gone(asked)
+        return [
+            (one, ErrorCode.NOT_LEADER_OR_FOLLOWER if code is unknown and one not in gone else code)
+            for one, code in answers
+        ]
 
 
 def _request(ends: list[End]) -> WriteTxnMarkersRequest:

@@ -22,7 +22,7 @@ from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
@@ -150,6 +150,11 @@ class Orders:
             if error is not None:
                 log.warning("cannot read the settings of %s: %s", name, error)
         for name in new:
+            if (
+                name in known
+            ):  # it was deleted, and another one made, without a word about the first
+                self._node.coordinators.on_topic_deleted(known[name])
+                self._node.transactions.on_topic_deleted(known[name])
             self._node.topics.put(Topic(name, topics[name], [], found.get(name, {})))
 
     def _read_settings(self, topic: str, found: dict[str, dict[str, str]]) -> Start:
@@ -376,12 +381,14 @@ class Orders:
         self._node.transactions.on_brokers(brokers)
 
     def _take_topic(
-        self, name: str, topic_id: bytes, states: Iterable[UpdateMetadataPartitionState]
+        self, name: str, topic_id: bytes, states: Sequence[UpdateMetadataPartitionState]
     ) -> None:
         node = self._node
         topic = node.topics.by_name.get(name)
-        if topic is None or topic.id != topic_id:
-            return  # deleted, and perhaps made again
+        if topic is None or topic.id != topic_id:  # deleted, and perhaps made again
+            if any(state.leader == DELETED for state in states):
+                node.coordinators.on_id_deleted(name, topic_id)
+            return
         gone = 0
         for state in states:
             if state.leader == DELETED:

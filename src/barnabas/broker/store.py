@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.broker import znodes
 from barnabas.broker.tasks import together
 from barnabas.model.errors import ErrorCode, KafkaError
-from barnabas.ports import OutcomeUnknown
+from barnabas.ports import Check, CoordinationError, OutcomeUnknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +41,20 @@ def read_all(node: Node, paths: Sequence[str]) -> Task[dict[str, ZNode | None]]:
             if error is not None:
                 raise error
     return {path: found[path] for path in paths}
+
+
+def read_latest(node: Node, paths: Sequence[str]) -> Task[dict[str, ZNode | None]]:
+    """Read several paths as they are now, whoever changed them. OSError if the store cannot be read, or does not know topics.
+
+    A plain read may be answered by a server that lags behind what another broker has done through another one. What is
+    committed goes through their leader, and is seen by the server that answers before anything is read there.
+    """
+    if paths:
+        try:
+            yield partial(node.world.coordination.commit, [Check(znodes.TOPICS)])
+        except CoordinationError as refusal:
+            raise OSError(f"it is not the store that it was: {refusal}") from None
+    return (yield from read_all(node, paths))
 
 
 def read(node: Node, path: str) -> Task[ZNode | None]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.core.group.classic.requests import ListedGroup
     from barnabas.core.group.records import Record
     from barnabas.model.errors import ErrorCode
@@ -58,6 +60,9 @@ class Group(Protocol):
 
     def validate_delete(self) -> ErrorCode:
         """Tell whether the group may be deleted: NON_EMPTY_GROUP if it has members."""
+
+    def subscribed_topics(self) -> Mapping[str, object] | None:
+        """Give the names of the topics that the members read; None when that cannot be told."""
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Tell whether a member reads the topic."""

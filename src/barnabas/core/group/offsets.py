@@ -272,34 +272,34 @@ class Offsets:
             return wall_ms >= record.expire_timestamp_ms
         return wall_ms - base_ms >= self._settings.offsets_retention_ms
 
-    def on_topic_deleted(self, name: str, topic_id: bytes) -> Iterator[Result]:
-        """Forget the positions in a topic that is gone; one result per group, to be carried out before the next is asked for."""
+    def on_topic_deleted(
+        self, name: str, topic_id: bytes, *, with_unnamed: bool = True
+    ) -> Iterator[Result]:
+        """Forget the positions in a topic that is gone; one result per group, to be carried out before the next is asked for.
+
+        Whose those without a topic's id are is known only while no other topic can have the name: else they are not to be forgotten.
+        """
+        ids = (NO_TOPIC_ID, topic_id) if with_unnamed else (topic_id,)
         for group_id in self._group_ids():
             found: dict[int, None] = {}
             for groups in (self._by_group, *self._pending.values()):
                 for index, (_place, record) in groups.get(group_id, {}).get(name, {}).items():
-                    if record.topic_id in (NO_TOPIC_ID, topic_id):
+                    if record.topic_id in ids:
                         found[index] = None
             if found:
                 yield Result([OffsetRemoved(group_id, name, index) for index in found])
 
-    def forget_gone(self, topic_id_of: Callable[[str], bytes | None]) -> list[Result]:
-        """Forget the positions in topics that were deleted while nobody could be told; one result per group.
-
-        An offset without a topic's id stays: whose it is cannot be known.
-        """
-        results = []
-        for group_id in self._group_ids():
-            found: dict[tuple[str, int], None] = {}
-            for groups in (self._by_group, *self._pending.values()):
-                for topic, partitions in groups.get(group_id, {}).items():
-                    topic_id = topic_id_of(topic)
-                    for index, (_place, record) in partitions.items():
-                        if record.topic_id not in (NO_TOPIC_ID, topic_id):
-                            found[topic, index] = None
-            if found:
-                results.append(Result([OffsetRemoved(group_id, *place) for place in found]))
-        return results
+    def topic_ids(self) -> dict[str, dict[bytes, None]]:
+        """Give the ids of all topics, by their names, in which positions are kept; some may be gone."""
+        found: dict[str, dict[bytes, None]] = {}
+        for groups in (self._by_group, *self._pending.values()):
+            for topics in groups.values():
+                for name, partitions in topics.items():
+                    ids = found.setdefault(name, {})
+                    for _place, record in partitions.values():
+                        if record.topic_id != NO_TOPIC_ID:
+                            ids[record.topic_id] = None
+        return found
 
     def _group_ids(self) -> list[str]:
         found = dict.fromkeys(self._by_group)

@@ -215,9 +215,23 @@ class GroupShard:
         """Topics of these names came, went or got partitions."""
         self._consumer.on_topics_changed(names)
 
-    def on_topic_deleted(self, name: str, topic_id: bytes) -> Iterator[Result]:
+    def on_topic_deleted(
+        self, name: str, topic_id: bytes, *, with_unnamed: bool = True
+    ) -> Iterator[Result]:
         """Forget the positions in a topic that is gone; each result is to be carried out before the next is asked for."""
-        return self.offsets.on_topic_deleted(name, topic_id)
+        return self.offsets.on_topic_deleted(name, topic_id, with_unnamed=with_unnamed)
+
+    def topics_read(self) -> dict[str, None]:
+        """Give the names of the topics that groups of either protocol subscribe to, as far as that can be told."""
+        found: dict[str, None] = {}
+        for group in self.groups.values():
+            found.update(dict.fromkeys(group.subscribed_topics() or ()))
+        return found
+
+    @property
+    def has_regexes(self) -> bool:
+        """Whether any group subscribes by a regular expression, so that every topic may matter."""
+        return self._consumer.has_regexes
 
     # The log
 

@@ -235,6 +235,24 @@ def test_offsets_of_a_deleted_topic_go_with_it(kit):
     assert list(kit.offsets.on_topic_deleted("t", ID)) == []
 
 
+def test_offsets_without_an_id_stay_where_another_topic_may_have_the_name(kit):
+    kit.commit([(0, 5, -1, "")], topic_id=ID)
+    kit.commit([(1, 6, -1, "")], topic_id=OTHER_ID)
+    kit.commit([(2, 7, -1, "")])
+    (result,) = kit.offsets.on_topic_deleted("t", ID, with_unnamed=False)
+    kit.apply(result)
+    assert kit.kept() == {("t", 1): 6, ("t", 2): 7}
+
+
+def test_the_ids_of_topics_with_offsets_are_known_also_within_transactions(kit):
+    kit.commit([(0, 5, -1, "")], topic_id=ID)
+    kit.commit([(1, 5, -1, "")])
+    kit.commit([(0, 5, -1, "")], topic="u", group="h")
+    kit.offsets.replay(OffsetCommitted("h", "t", 0, 9, -1, "", WALL_MS, -1, OTHER_ID), 9, 7)
+    found = {name: list(ids) for name, ids in kit.offsets.topic_ids().items()}
+    assert found == {"t": [ID, OTHER_ID], "u": []}
+
+
 def pending(kit, offset, producer_id=7, place=100):
     record = OffsetCommitted("g", "t", 0, offset, -1, "", WALL_MS)
     kit.offsets.replay(record, place, producer_id)

@@ -306,3 +306,21 @@ def test_who_waits_is_told_when_the_shard_goes(kit):
     kit.restart(new_shard())
     assert kit.replies[ticket].error_code == ErrorCode.NOT_COORDINATOR
     assert joined.error_code == ErrorCode.NONE
+
+
+def test_the_topics_that_groups_read_are_known():
+    kit = Kit()
+    kit.commit(group="simple")
+    joined = kit.join_classic("classic")
+    kit.sync_classic(joined.member_id, group="classic")
+    assert dict(kit.machine.topics_read()) == {"t": None}
+    request = ConsumerHeartbeatRequest(
+        "consumer", "m", 0, rebalance_timeout_ms=20_000, subscribed_topic_names=["x"],
+        topic_partitions={},
+    )  # fmt: skip
+    assert kit.answer("consumer_heartbeat", request).error_code == ErrorCode.NONE
+    assert list(kit.machine.topics_read()) == ["t", "x"]
+    assert not kit.machine.has_regexes
+    request.group_id, request.subscribed_topic_regex = "regex", "y.*"
+    assert kit.answer("consumer_heartbeat", request).error_code == ErrorCode.NONE
+    assert kit.machine.has_regexes

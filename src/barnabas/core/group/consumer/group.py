@@ -442,6 +442,10 @@ class ConsumerGroup:
         """Tell whether the group may be deleted."""
         return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
 
+    def subscribed_topics(self) -> dict[str, int]:
+        """Give the names of the topics that the members read."""
+        return self.subscriptions.topics()
+
     def is_subscribed_to(self, topic: str) -> bool:
         """Tell whether a member reads the topic."""
         return topic in self.subscriptions

@@ -198,6 +198,14 @@ class ConsumerGroups:
                 if any(name in group.subscriptions for name in changed):
                     group.metadata_checked_epoch = None
 
+    @property
+    def has_regexes(self) -> bool:
+        """Whether any group subscribes by a regular expression."""
+        return any(
+            isinstance(group, ConsumerGroup) and group.subscriptions.regexes
+            for group in self._groups.values()
+        )
+
     # Time
 
     def next_deadline_ms(self) -> int | None:

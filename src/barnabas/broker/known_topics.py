@@ -1,0 +1,119 @@
+"""Whether a topic that a loaded shard names is gone, or only not known here: a broker is told of topics one after another.
+
+Job: find out what the store says, as it is now, of topics that this broker does not know by the ids that were written down; wait until it
+was told of those that are there. Must not know what follows from it.
+
+Invariant: a topic is gone only by a positive word: the store was asked, and has no topic of that name, or one of another id. What it is asked
+is read after it has caught up with every other broker's commits, and after the shard was loaded. A lone broker's own topics are the store's.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.broker import cluster_znodes, store, znodes
+from barnabas.model.ids import TopicId, topic_id_text
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Mapping
+
+    from barnabas.broker.node import Node
+    from barnabas.broker.tasks import Task
+    from barnabas.core.group.shard import GroupShard
+
+#: How long a shard waits to be told of topics that the store has: its clients come again meanwhile.
+PATIENCE_MS: Final = 5_000
+
+
+class Verdict(NamedTuple):
+    """Which topics are gone, by name and id; whether more of them may be soon, since their deletion was asked for."""
+
+    gone: list[tuple[str, bytes]]
+    is_final: bool
+
+
+class _Stored(NamedTuple):
+    """A topic that the store has."""
+
+    name: str
+    id_text: str
+    partition_count: int
+
+
+def find_gone(node: Node, ids: Mapping[str, Iterable[bytes]]) -> Task[Verdict]:
+    """Tell which of these topics, ids by name, are gone. OSError if that cannot be found out now."""
+    doubtful = [
+        (name, topic_id) for name, some in ids.items() for topic_id in some
+        if not _is_known(node, name, topic_id)
+    ]  # fmt: skip
+    if node.is_lone or not doubtful:
+        return Verdict(doubtful, is_final=True)
+    stored = yield from _read(node, dict.fromkeys(name for name, _id in doubtful))
+    there = {(one.name, one.id_text) for one in stored}
+    gone = [pair for pair in doubtful if (pair[0], topic_id_text(TopicId(pair[1]))) not in there]
+    doomed = yield from _doomed(node, stored)
+    return Verdict(gone, is_final=not doomed)
+
+
+def until_told(node: Node, shard: GroupShard) -> Task[None]:
+    """Wait until this broker knows every topic that a loaded shard names and the store has: else its members would lose partitions that it has not heard of."""
+    names = shard.topics_read()
+    if not node.is_lone:
+        names.update(dict.fromkeys(_unknown(node, shard.offsets.topic_ids())))
+    if node.is_lone or not (names or shard.has_regexes):
+        return
+    try:
+        if shard.has_regexes:
+            read = partial(node.world.coordination.read_children, znodes.TOPICS)
+            names.update(dict.fromkeys((yield read) or ()))
+        lacking = [one for one in (yield from _read(node, names)) if not _is_whole(node, one)]
+        doomed = yield from _doomed(node, lacking)
+    except OSError:
+        return  # it must serve without; nothing is taken for gone
+    awaited = [one for one in lacking if one.name not in doomed]
+    if awaited:
+        deadline_ms = node.world.clock.monotonic_ms() + PATIENCE_MS
+        yield node.members.orders.told(
+            lambda: all(_is_whole(node, one) for one in awaited), deadline_ms
+        )
+
+
+def _unknown(node: Node, ids: Mapping[str, Iterable[bytes]]) -> list[str]:
+    return [name for name, some in ids.items() if not all(_is_known(node, name, i) for i in some)]
+
+
+def _is_known(node: Node, name: str, topic_id: bytes) -> bool:
+    known = node.topics.by_name.get(name)
+    return known is not None and known.id == topic_id
+
+
+def _is_whole(node: Node, stored: _Stored) -> bool:
+    """Tell whether this broker has heard of every partition: of a large topic it is told in pieces."""
+    known = node.topics.by_name.get(stored.name)
+    return (
+        known is not None
+        and topic_id_text(TopicId(known.id)) == stored.id_text
+        and len(known.partitions) >= stored.partition_count
+        and all(partition.replicas for partition in known.partitions)
+    )
+
+
+def _read(node: Node, names: Iterable[str]) -> Task[list[_Stored]]:
+    """Read which of these topics there are."""
+    paths = {cluster_znodes.topic_path(name): name for name in names}
+    found = yield from store.read_latest(node, list(paths))
+    stored = []
+    for path, name in paths.items():
+        znode = found[path]
+        if znode is not None:
+            topic = cluster_znodes.read_topic(znode)
+            stored.append(_Stored(name, topic.id_text, len(topic.replicas)))
+    return stored
+
+
+def _doomed(node: Node, stored: Iterable[_Stored]) -> Task[Container[str]]:
+    """Find those whose deletion was asked for: nobody is told of them any more."""
+    paths = {cluster_znodes.wish_path(one.name): one.name for one in stored}
+    found = yield from store.read_all(node, list(paths))
+    return [name for path, name in paths.items() if found[path] is not None]
