@@ -12,14 +12,16 @@ for, also the reply to a question that changes nothing. A shard that is not load
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from barnabas.broker import topic_creation
+from barnabas.broker import cluster_znodes, store, topic_creation
 from barnabas.broker.cluster_view import NOBODY
 from barnabas.broker.java_hash import java_hash
 from barnabas.broker.tasks import drive
 from barnabas.broker.tickets import Asked, Held
 from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.model.ids import TopicId, topic_id_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from barnabas.wire.batch import BatchHeader
 
 log = logging.getLogger(__name__)
+
+#: How long to wait before the store is asked again how many partitions there are.
+COUNT_AGAIN_MS: Final = 500
 
 #: What a client is told of an append that failed.
 UNUSABLE: Final = {
@@ -97,8 +102,10 @@ class ShardHost(Generic[ShardType]):
         self._hosted: dict[int, Hosted[ShardType]] = {}
         #: Fixed while the topic exists: the place of a key must not move.
         self._partition_count = node.config.get_int(count_setting)
-        #: Whether that is the topic's own. The first orders about a new topic name some of its partitions only.
-        self._is_counted = False
+        #: The id of the topic that has so many; None: that is not known. What a broker is told of a new topic names some of its partitions
+        #: only, so they are counted in the store.
+        self._counted_id: bytes | None = None
+        self._is_counting = False
         self._creating: list[Callable[[Any, BaseException | None], None]] | None = None
 
     # What each kind of machine says
@@ -136,7 +143,7 @@ class ShardHost(Generic[ShardType]):
         topic = self._node.topics.by_name.get(self._topic)
         if topic is None:
             return
-        self.on_topic_known(topic)
+        self._note_count(topic.id, len(topic.partitions))  # read from the store just now
         for replica in self._node.replicas.of_topic(self._topic):
             self.on_opened(replica)
 
@@ -150,10 +157,43 @@ class ShardHost(Generic[ShardType]):
             self._host(replica)
 
     def on_topic_known(self, topic: Topic) -> None:
-        """Hear of a topic whole: how many partitions it has, also those that are on other brokers only."""
-        if topic.name == self._topic:
-            self._partition_count = len(topic.partitions)
-            self._is_counted = True
+        """Hear of a topic, or of some of its partitions: of a new one it is told in pieces."""
+        if topic.name != self._topic:
+            return
+        if self._node.is_lone:
+            self._note_count(topic.id, len(topic.partitions))
+        elif not self._is_counting and (
+            self._counted_id != topic.id or len(topic.partitions) > self._partition_count
+        ):
+            self._is_counting = True
+            drive(self._count(), self._on_counted)
+
+    def _count(self) -> Task[None]:
+        """Find out from the store how many partitions the topic has."""
+        node, path = self._node, cluster_znodes.topic_path(self._topic)
+        while not node.stopping:
+            known = node.topics.by_name.get(self._topic)
+            if known is None:
+                return
+            try:
+                found = (yield from store.read_latest(node, [path]))[path]
+            except OSError:
+                found = None
+            if found is not None and known is node.topics.by_name.get(self._topic):
+                stored = cluster_znodes.read_topic(found)
+                if stored.id_text == topic_id_text(TopicId(known.id)):
+                    self._note_count(known.id, len(stored.replicas))
+                    return
+            yield partial(node.pause, COUNT_AGAIN_MS)
+
+    def _on_counted(self, _result: None, problem: BaseException | None) -> None:
+        self._is_counting = False
+        if problem is not None:
+            log.error("%s: its partitions cannot be counted", self._topic, exc_info=problem)
+
+    def _note_count(self, topic_id: bytes, count: int) -> None:
+        self._counted_id = topic_id
+        self._partition_count = count
 
     def on_following(self, replica: Replica) -> None:
         """Hand a partition over: another broker leads it, and everybody who waits is told to look for it."""
@@ -161,12 +201,17 @@ class ShardHost(Generic[ShardType]):
             self._unload(replica.key.partition)
 
     def partition_for(self, key: str) -> int:
-        """Give the partition that keeps a key, as every Kafka works it out."""
+        """Give the partition that keeps a key, as every Kafka works it out; KafkaError while it is not known how many there are."""
+        if self._counted_id is None and not self._node.is_lone:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "")
         return (java_hash(key) & 0x7FFFFFFF) % self._partition_count
 
     def leader_for(self, key: str) -> int:
         """Tell which broker keeps a key now, as far as is known here; NOBODY if none does."""
-        node, partition = self._node, self.partition_for(key)
+        node = self._node
+        if self._counted_id is None and not node.is_lone:
+            return NOBODY
+        partition = self.partition_for(key)
         if node.is_lone or partition in self._hosted:
             return node.broker_id
         topic = node.topics.by_name.get(self._topic)
@@ -428,7 +473,7 @@ class ShardHost(Generic[ShardType]):
         if topic.name == self._topic:
             self._unload_all()
             self._partition_count = self._node.config.get_int(self._count_setting)
-            self._is_counted = False
+            self._counted_id = None
 
     def create_topic(self) -> Task[Topic | None]:
         """Make the topic if it is not there; None if that cannot be done now."""
@@ -453,11 +498,11 @@ class ShardHost(Generic[ShardType]):
         return self._counted_topic()
 
     def _counted_topic(self) -> Topic | None:
-        """Give the topic if it is known whole: a lone broker knows it by itself, others are told."""
+        """Give the topic if it is known how many partitions it has: a lone broker knows it by itself, others are told."""
         topic = self._node.topics.by_name.get(self._topic)
         if topic is not None and self._node.is_lone:
             self.on_topic_known(topic)
-        return topic if self._is_counted else None
+        return topic if self._counted_id is not None else None
 
     def _end_creating(self, waiting: list[Done]) -> None:
         self._creating = None

@@ -3,14 +3,17 @@
 import pytest
 from member_kit import ask, new_store, put, put_topic, start_member
 
-from barnabas.broker import cluster_znodes
+from barnabas.broker import cluster_znodes, znodes
 from barnabas.broker.coordinators import TOPIC
+from barnabas.broker.java_hash import java_hash
 from barnabas.broker.tasks import drive
 from barnabas.model.cluster import Partition, Topic
+from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.ports import Create, Delete
 from barnabas.wire.messages import (
     consumer_group_heartbeat,
+    find_coordinator,
     offset_commit,
     offset_fetch,
     update_metadata,
@@ -104,6 +107,7 @@ def tell(member, name, *, id_=None, leader=1, indexes=(0,)):
     ]
     request = update_metadata.UpdateMetadataRequest(
         controller_id=1, controller_epoch=9, broker_epoch=-1,
+        live_brokers=[update_metadata.UpdateMetadataBroker(id_=1)],
         topic_states=[
             update_metadata.UpdateMetadataTopicState(
                 topic_name=name, topic_id=id_ or topic_id(name), partition_states=states
@@ -263,3 +267,60 @@ def test_markers_of_partitions_are_needless_only_if_the_store_says_so(member, st
         member.events.settle()
     there = {TopicPartition("t", 0), TopicPartition("v", 0)}
     assert answers == [(set(partitions) - there, None), (set(), None)]
+
+
+# How many partitions the offsets topic has: the controller may tell of them one after another
+
+
+def put_offsets_topic(store, partition_count):
+    topic = Topic(TOPIC, topic_id(TOPIC), [Partition((1, 2), 1)] * partition_count)
+    states = [
+        Create(cluster_znodes.state_path(TOPIC, index), cluster_znodes.state_data(1, 3, (1,), 1))
+        for index in range(partition_count)
+    ]
+    put(store, *znodes.new_topic_operations(topic), *states)
+
+
+@pytest.fixture
+def newcomer():
+    """A broker that has not been told of the offsets topic, which has five partitions."""
+    store = new_store()
+    put_offsets_topic(store, 5)
+    put_topic(store, "t", (1, 2), (1,))
+    member = start_member(store)
+    known = member.node.topics.by_name[TOPIC]
+    forget(member, TOPIC)
+    member.node.coordinators.on_topic_deleted(known)
+    return member
+
+
+def find(member, group):
+    request = find_coordinator.FindCoordinatorRequest(coordinator_keys=[group])
+    (found,) = ask(member, request, 4).coordinators
+    return ErrorCode(found.error_code), found.node_id
+
+
+def test_groups_are_where_they_belong_from_the_first_piece_of_metadata_on(newcomer):
+    # With one partition every group would be on it; with five, these are on partitions 0 and 2.
+    by_place = {
+        index: next(f"g{n}" for n in range(99) if java_hash(f"g{n}") % 5 == index)
+        for index in range(5)
+    }
+    tell(newcomer, TOPIC, indexes=(0,))
+    assert find(newcomer, by_place[0]) == (0, 1)
+    assert find(newcomer, by_place[2]) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    tell(newcomer, TOPIC, indexes=(1, 2, 3, 4))
+    assert find(newcomer, by_place[2]) == (0, 1)
+    assert newcomer.node.coordinators.partition_for(by_place[2]) == 2
+
+
+def test_until_the_store_has_said_how_many_partitions_there_are_nobody_is_found(newcomer):
+    newcomer.events.is_cut_off = True
+    tell(newcomer, TOPIC, indexes=(0,))
+    assert find(newcomer, "g") == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    assert commit(newcomer, "t", 42) == ErrorCode.NOT_COORDINATOR
+    assert newcomer.node.coordinators.leader_for("g") == -1
+    newcomer.events.is_cut_off = False
+    wait(newcomer, 2000)
+    tell(newcomer, TOPIC, indexes=(0, 1, 2, 3, 4))
+    assert find(newcomer, "g") == (0, 1)

@@ -79,8 +79,10 @@ def _find(call: Call, key: str) -> Task[Coordinator]:
     topic = yield from host.create_topic()
     address = None
     if topic is not None:
-        leader = node.cluster.leadership(topic, host.partition_for(key)).leader
-        address = node.cluster.address_of(leader, call.link)
+        partition = host.partition_for(key)
+        if partition < len(topic.partitions):  # else it was not told of that one yet
+            leader = node.cluster.leadership(topic, partition).leader
+            address = node.cluster.address_of(leader, call.link)
     if address is None:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return _none(key, code, code.message)
