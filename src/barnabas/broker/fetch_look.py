@@ -123,11 +123,9 @@ class Look:
         if isinstance(replica, ErrorCode):
             return self._fail(wanted, replica)
         log, state = replica.log, replica.state
-        epoch = wanted.current_leader_epoch
-        if epoch != state.leader_epoch and (code := state.decide_epoch(epoch)):
+        code = state.decide_read(wanted.current_leader_epoch, leader_only=self.leader_only)
+        if code:
             return self._fail(wanted, code)
-        if not state.is_leader and (self.leader_only or state.is_undecided):
-            return self._fail(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         offset, start_offset = wanted.fetch_offset, log.log_start_offset
         if not start_offset <= offset <= log.log_end_offset:
             return self._fail(wanted, ErrorCode.OFFSET_OUT_OF_RANGE)

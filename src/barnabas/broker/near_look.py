@@ -36,6 +36,10 @@ class NearLook(Look):
         replica = self._find(wanted)
         if isinstance(replica, ErrorCode) or not replica.state.is_leader:
             return super()._read(wanted)
+        if replica.state.decide_read(wanted.current_leader_epoch, leader_only=True):
+            return super()._read(
+                wanted
+            )  # which says why: a reader that knows of another leader is sent nowhere
         nearest = _find_nearest(self._node, replica, self.rack, wanted.fetch_offset)
         if nearest is None:
             return super()._read(wanted)

@@ -8,6 +8,9 @@
 | id n, epoch -1        | full fetch, ends session n                  | all, session id 0             |
 | id n, epoch e > 0     | incremental                                 | what has news; epoch must fit |
 
+A session names topics by name or by id, whichever its first request did (version 13 of Fetch: by id), and to its end: the other
+way is refused, and the session stays as it was.
+
 The cache is bounded by `max.incremental.fetch.session.cache.slots`; a new session takes the place of
 one that has been unused for the eviction time. Knows no message versions; partitions are keyed by the
 caller's key (topic id or name, and partition).
@@ -83,11 +86,12 @@ class Wanted:
 class FetchSession:
     """One client's partitions, in the order in which they are served."""
 
-    __slots__ = ("epoch", "id", "last_used_ms", "partitions")
+    __slots__ = ("by_id", "epoch", "id", "last_used_ms", "partitions")
 
-    def __init__(self, session_id: int, now_ms: int) -> None:
-        """Start empty; the first answer counts as epoch 0, so the next request carries 1."""
+    def __init__(self, session_id: int, now_ms: int, *, by_id: bool = False) -> None:
+        """Start empty; the first answer counts as epoch 0, so the next request carries 1. `by_id`: topics are named by their ids."""
         self.id = session_id
+        self.by_id = by_id
         self.epoch = 1
         self.last_used_ms = now_ms
         self.partitions: dict[Hashable, Wanted] = {}
@@ -118,7 +122,7 @@ class FetchSessions:
         """Sessions held now."""
         return len(self._sessions)
 
-    def open(self, replaced_id: int, now_ms: int) -> FetchSession | None:
+    def open(self, replaced_id: int, now_ms: int, *, by_id: bool = False) -> FetchSession | None:
         """Make a session for a full fetch that wants one; None if the cache is full of live ones."""
         self._sessions.pop(replaced_id, None)
         if len(self._sessions) >= self.slots and not self._evict(now_ms):
@@ -126,20 +130,24 @@ class FetchSessions:
         session_id = self._new_id()
         while session_id in self._sessions:
             session_id = self._new_id()
-        session = self._sessions[session_id] = FetchSession(session_id, now_ms)
+        session = self._sessions[session_id] = FetchSession(session_id, now_ms, by_id=by_id)
         return session
 
     def close(self, session_id: int) -> None:
         """Forget a session the client ended."""
         self._sessions.pop(session_id, None)
 
-    def resume(self, session_id: int, epoch: int, now_ms: int) -> FetchSession | ErrorCode:
+    def resume(
+        self, session_id: int, epoch: int, now_ms: int, *, by_id: bool = False
+    ) -> FetchSession | ErrorCode:
         """Find the session of an incremental fetch and step its epoch."""
         session = self._sessions.get(session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if epoch != session.epoch:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.by_id is not by_id:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         session.epoch = 1 if epoch == 0x7FFFFFFF else epoch + 1
         session.last_used_ms = now_ms
         # The order of this dict is the order of last use: the first one is the oldest.

@@ -218,13 +218,19 @@ class PartitionState:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def decide_read(self, client_epoch: int, *, leader_only: bool) -> ErrorCode:
-        """Tell whether records or offsets may be read here, up to the high watermark; `leader_only` not from a follower (KIP-392)."""
+        """Tell whether records or offsets may be read here, up to the high watermark; `leader_only` not from a follower (KIP-392).
+
+        As in Kafka epochs are compared first: who has another idea of who leads learns that, whatever it asked.
+        """
         if self.is_undecided:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        code = self.decide_epoch(client_epoch)
-        if code is ErrorCode.NONE and leader_only and not self.is_leader:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return code
+        if client_epoch not in (-1, self.leader_epoch):
+            return self.decide_epoch(client_epoch)
+        return (
+            ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if leader_only and not self.is_leader
+            else ErrorCode.NONE
+        )
 
     def decide_latest(self) -> ErrorCode:
         """Tell whether the high watermark may be told as the latest offset (KIP-207).

@@ -82,3 +82,13 @@ def test_served_partitions_go_to_the_end():
     session.partitions = {key: Wanted(key, "t", b"", 0) for key in "abc"}
     session.rotate(["a"])
     assert list(session.partitions) == ["b", "c", "a"]
+
+
+def test_a_session_is_of_names_or_of_ids_and_stays_so():
+    cache = sessions()
+    by_name, by_id = cache.open(0, 0), cache.open(0, 0, by_id=True)
+    for session, other in ((by_name, True), (by_id, False)):
+        wrong = cache.resume(session.id, 1, 0, by_id=other)
+        assert wrong == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        assert cache.resume(session.id, 2, 0, by_id=other) == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        assert cache.resume(session.id, 1, 0, by_id=not other) is session, "it has not moved on"

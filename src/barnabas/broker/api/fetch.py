@@ -51,6 +51,7 @@ _FOLLOWERS_SINCE: Final = 11
 _SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
 )
 
 
@@ -231,19 +232,20 @@ class _Fetch:
             self.call.node.fetch_sessions,
             self.call.node.world.clock.monotonic_ms(),
         )
+        by_id = self.call.version >= TOPIC_IDS_SINCE
         if request.session_epoch == FINAL_EPOCH:
             sessions.close(request.session_id)
             return list(self._take_wanted({}).values())
         if request.session_epoch == INITIAL_EPOCH:
             wanted = self._take_wanted({})
             if wanted and fetch_wanted.may_be_kept(self.call, wanted, 0):
-                self._session = sessions.open(request.session_id, now_ms)
+                self._session = sessions.open(request.session_id, now_ms, by_id=by_id)
             else:
                 sessions.close(request.session_id)
             if self._session is not None:
                 self._session.partitions = wanted
             return list(wanted.values())
-        session = sessions.resume(request.session_id, request.session_epoch, now_ms)
+        session = sessions.resume(request.session_id, request.session_epoch, now_ms, by_id=by_id)
         if isinstance(session, ErrorCode):
             raise KafkaError(session, "")
         self._session, self._incremental = session, True

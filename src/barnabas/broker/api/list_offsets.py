@@ -100,8 +100,7 @@ def _named_twice(partitions: list[ListOffsetsPartition]) -> set[int]:
 def _look_up(
     call: Call, topic: str, asked: ListOffsetsPartition
 ) -> Task[ListOffsetsPartitionResponse]:
-    find = call.node.hosted if call.request.replica_id == ANY_REPLICA else call.node.led
-    replica = find(topic, asked.partition_index)
+    replica = call.node.hosted(topic, asked.partition_index)
     if isinstance(replica, ErrorCode):
         return _failed(asked.partition_index, replica)
     code = _decide(call, replica, asked)
@@ -141,10 +140,14 @@ def _is_broker(call: Call) -> bool:
 def _decide(call: Call, replica: Replica, asked: ListOffsetsPartition) -> ErrorCode:
     if asked.timestamp < 0 and call.version < _SINCE.get(asked.timestamp, 1 << 15):
         return ErrorCode.UNSUPPORTED_VERSION
-    code = replica.state.decide_epoch(asked.current_leader_epoch)
+    state = replica.state
+    if call.request.replica_id == ANY_REPLICA:  # also one that was told nothing yet
+        code = state.decide_epoch(asked.current_leader_epoch)
+    else:
+        code = state.decide_read(asked.current_leader_epoch, leader_only=True)
     if code or asked.timestamp != LATEST or _is_broker(call):
         return code
-    code = replica.state.decide_latest()
+    code = state.decide_latest()
     return ErrorCode.LEADER_NOT_AVAILABLE if code and call.version < _NOT_AVAILABLE_SINCE else code
 
 

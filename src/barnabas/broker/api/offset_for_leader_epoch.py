@@ -28,7 +28,7 @@ def handle(call: Call) -> Task[Response]:
     for topic in call.request.topics:
         found = OffsetForLeaderTopicResult(topic=topic.topic, partitions=[])
         for asked in topic.partitions:
-            found.partitions.append(_look_up(call.node.led(topic.topic, asked.partition), asked))
+            found.partitions.append(_look_up(call.node.hosted(topic.topic, asked.partition), asked))
             pieces.count(1)
             if pieces.is_full:
                 yield pieces.pause
@@ -55,7 +55,7 @@ def refuse(
 def _look_up(replica: Replica | ErrorCode, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     if isinstance(replica, ErrorCode):
         return _failed(asked.partition, replica)
-    code = replica.state.decide_epoch(asked.current_leader_epoch)
+    code = replica.state.decide_read(asked.current_leader_epoch, leader_only=True)
     if code:
         return _failed(asked.partition, code)
     log_end_offset = replica.log.log_end_offset

@@ -282,6 +282,37 @@ def test_a_wrong_session_or_epoch_is_told(kit):
     assert wrong_id.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+@pytest.mark.parametrize("versions", [(12, 13), (13, 12)])
+def test_a_session_that_names_topics_in_another_way_is_refused_and_stays(kit, versions):
+    """As Kafka's FetchManager does: a client that was upgraded, or moved behind another proxy, starts anew."""
+    topic_id = kit.node.topics.by_name["t"].id
+
+    def ask(version, index, epoch, session_id=0):
+        asked = FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=100)
+        named = {"topic_id": topic_id} if version >= 13 else {"topic": "t"}
+        topics = [] if index is None else [FetchTopic(partitions=[asked], **named)]
+        return kit.ask(
+            FetchRequest(
+                max_wait_ms=0, min_bytes=1, max_bytes=100, topics=topics, session_id=session_id,
+                session_epoch=epoch,
+            ),
+            version,
+        )  # fmt: skip
+
+    before, after = versions
+    first = ask(before, 0, 0)
+    assert first.session_id > 0
+    kit.produce("t")
+    refused = ask(after, 1, 1, first.session_id)
+    assert (refused.error_code, refused.responses) == (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, [])
+    again = ask(before, 2, 1, first.session_id)
+    assert (again.error_code, list(partitions(again))) == (0, [0, 2])
+    anew = ask(after, 1, 0, first.session_id)
+    assert (anew.error_code, list(partitions(anew))) == (0, [1])
+    assert anew.session_id not in (0, first.session_id)
+    assert len(kit.node.fetch_sessions) == 1
+
+
 def test_a_session_that_is_ended_is_forgotten(kit):
     first = kit.ask(request({0: 0}, session_epoch=0), 12)
     kit.ask(request({0: 0}, session_id=first.session_id, session_epoch=-1), 12)
