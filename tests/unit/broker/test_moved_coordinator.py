@@ -87,7 +87,7 @@ def lead(member, leader, by):
         controller_id=1, controller_epoch=9, broker_epoch=-1, topic_states=[told]
     )
     answers = []
-    drive(member.node.members.orders.lead_and_follow(request), lambda *one: answers.append(one))
+    drive(member.node.members.orders.lead_and_follow(request, 0), lambda *one: answers.append(one))
     member.events.settle()
     assert answers == [({TopicPartition(TOPIC, 0): 0}, None)]
 
@@ -114,7 +114,7 @@ def tell(member, name, *, id_=None, leader=1, indexes=(0,)):
             )
         ],
     )  # fmt: skip
-    drive(member.node.members.orders.update_metadata(request), lambda *_: None)
+    drive(member.node.members.orders.update_metadata(request, 0), lambda *_: None)
     member.events.settle()
 
 

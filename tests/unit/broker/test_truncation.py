@@ -109,7 +109,7 @@ class World:
         request = LeaderAndIsrRequest(
             controller_id=1, controller_epoch=9, broker_epoch=-1, topic_states=[topic]
         )
-        return self._drive(self.node.members.orders.lead_and_follow(request))
+        return self._drive(self.node.members.orders.lead_and_follow(request, 0))
 
     def stop_and_delete(self):
         state = StopReplicaPartitionState(partition_index=0, leader_epoch=-2, delete_partition=True)
@@ -117,7 +117,7 @@ class World:
         request = StopReplicaRequest(
             controller_id=1, controller_epoch=9, broker_epoch=-1, topic_states=[topic]
         )
-        return self._drive(self.node.members.orders.stop(request))
+        return self._drive(self.node.members.orders.stop(request, 0))
 
     def cut(self, offset=4, begin=truncation.truncate):
         """Begin to cut, as the fetcher does."""
@@ -375,7 +375,7 @@ def test_a_cut_whose_replica_goes_before_its_files_follow_touches_no_file(world)
     request = StopReplicaRequest(
         controller_id=1, controller_epoch=9, broker_epoch=-1, topic_states=[topic]
     )
-    drive(world.node.members.orders.stop(request), lambda *answer: answers.append(answer))
+    drive(world.node.members.orders.stop(request, 0), lambda *answer: answers.append(answer))
     world.member.events.settle()
     assert is_over(ended)
     assert not world.held
