@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker import cluster_znodes, controller_events, store, znodes
 from barnabas.core.controller.placement import place_partitions, start_of_added
 from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.model.ids import topic_id_from_text
 from barnabas.ports import CoordinationError
 from barnabas.wire.messages.create_topics import (
     CreatableTopic,
@@ -127,6 +128,8 @@ class ClusterTopics:
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         stored = cluster_znodes.read_topic(found)
+        if topic_id_from_text(stored.id_text) != topic.id:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # made again since
         old_count = len(stored.replicas)
         if old_count != len(topic.partitions):
             raise KafkaError(
@@ -166,9 +169,14 @@ class ClusterTopics:
             )
 
     def delete(self, topic: Topic, deadline_ms: int) -> Task[None]:
-        """Ask for a topic to be deleted, and wait until nobody is told of it any more."""
+        """Ask for a topic to be deleted, and wait until nobody is told of it any more; KafkaError if it is not there any more."""
         node = self._node
         office = self.find_office()
+        known = office.machine.view.topics.get(topic.name)
+        if known is None or known.id != topic.id:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )  # the wish would be about another one
         wish: list[Operation] = [cluster_znodes.wish_deleted_operation(topic.name), office.fence]
         try:
             yield from store.commit(node, wish)

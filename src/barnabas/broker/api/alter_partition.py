@@ -38,7 +38,11 @@ def handle(call: Call) -> Task[AlterPartitionResponse]:
     names = {known.id: name for name, known in office.machine.view.topics.items()}
     topics = []
     for topic in request.topics:
-        answered = yield from _alter_topic(call, office, names.get(topic.topic_id), topic)
+        name = names.get(topic.topic_id)
+        known = None if name is None else office.machine.view.topics.get(name)
+        if known is None or known.id != topic.topic_id:
+            name = None  # gone, and perhaps made again, while others were being written
+        answered = yield from _alter_topic(call, office, name, topic)
         topics.append(ResponseTopicData(topic_id=topic.topic_id, partitions=answered))
     return AlterPartitionResponse(topics=topics)
 

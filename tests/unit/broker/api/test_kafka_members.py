@@ -3,10 +3,16 @@
 from random import Random
 
 import pytest
+from fuzz import good_request
+from fuzz_world import FuzzLink
 from member_kit import ask, new_store, put_topic, start_member
 
 from barnabas.broker import cluster_znodes
+from barnabas.core.controller.assignment import Assignment
+from barnabas.core.controller.view import Leadership, ReadState, ReadTopic
+from barnabas.model.cluster import LiveBroker
 from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
 from barnabas.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from barnabas.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -77,6 +83,50 @@ def test_a_topic_that_is_not_there(member, store, monkeypatch):
     monkeypatch.setitem(IDS, "u", bytes(Random(1).randbytes(16)))
     [topic] = wish(member, store, "u").topics
     assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def make_again(member, topic):
+    """The controller has carried out that a topic is deleted, and made under the same name."""
+    machine, key = member.node.office.machine, TopicPartition(topic, 0)
+    old = machine.view.partition(key)
+    state = ReadState(Leadership(1, old.leadership.leader_epoch, (1,), 1), old.version, 9)
+    machine.on_topics_gone([topic])
+    machine.on_topics([ReadTopic(topic, bytes(range(16)), 0, {0: Assignment((1, 2), (), ())})])
+    machine.on_states({key: state})
+
+
+def test_a_topic_that_is_made_again_while_another_one_is_written_keeps_its_in_sync_set():
+    store = new_store()
+    for name in IDS:
+        put_topic(store, name, (1, 2), (1, 2))
+    member = start_member(store)
+    member.node.office.machine.view.brokers[2] = LiveBroker(2)
+    before = {name: state_of(store, name) for name in IDS}
+    assert [before[name].in_sync for name in IDS] == [(1,), (1,)]
+    asked = [
+        RequestTopicData(
+            topic_id=IDS[name],
+            partitions=[
+                RequestPartitionData(
+                    leader_epoch=now.leader_epoch,
+                    partition_epoch=now.version,
+                    new_isr_with_epochs=[BrokerState(broker_id=each) for each in (1, 2)],
+                )
+            ],
+        )
+        for name, now in before.items()
+    ]
+    request = AlterPartitionRequest(
+        broker_id=1, broker_epoch=member.node.members.broker_epoch, topics=asked
+    )
+    link = FuzzLink()
+    frame = memoryview(bytearray(good_request(request, 3, 1)))
+    assert member.node.on_request(link, frame) is None, "it does not wait"
+    make_again(member, "u")
+    member.events.settle()
+    assert len(link.answers) == 1
+    assert state_of(store, "t").in_sync == (1, 2)
+    assert state_of(store, "u") == before["u"]
 
 
 def test_blocks_of_producer_ids_are_given_once(member):
