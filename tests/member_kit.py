@@ -8,7 +8,7 @@ from fuzz_world import FuzzLink, FuzzNode
 
 from barnabas.broker import cluster_znodes, znodes
 from barnabas.model.cluster import Partition, Topic
-from barnabas.ports import Create
+from barnabas.ports import Create, Delete, SetData
 from barnabas.sim.store import SimStore
 from barnabas.wire import frame
 
@@ -38,6 +38,20 @@ def put_topic(store, name, replicas, in_sync):
     state = cluster_znodes.state_data(in_sync[0], 3, in_sync, 1)
     path = cluster_znodes.state_path(name, 0)
     put(store, *znodes.new_topic_operations(topic), Create(path, state))
+
+
+def make_topic_again(store, name, *, epoch=0, version=0):
+    """Another topic of the same name, led by broker 1; its state has changed so often."""
+    put(store, Delete(cluster_znodes.topic_path(name)), Delete(f"{znodes.TOPIC_CONFIGS}/{name}"))
+    topic = Topic(name, name.encode().ljust(16, b"+"), [Partition((1, 2), 1)])
+    path, state = (
+        cluster_znodes.state_path(name, 0),
+        cluster_znodes.state_data(1, epoch, (1, 2), 1),
+    )
+    put(store, *znodes.new_topic_operations(topic), Create(path, state))
+    for _ in range(version):
+        put(store, SetData(path, state))
+    return topic
 
 
 def start_member(store, **settings):

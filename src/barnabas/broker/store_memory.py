@@ -1,7 +1,7 @@
 """Whether the store still knows what this broker was told: if not, it was put back to an older state.
 
 Job: compare the states of hosted partitions with what the store holds of them. Whatever a broker is told was in the store before, so the store is
-never behind. Must not know what follows from it (`orders.py`, `members.py`).
+never behind. A topic that was deleted and made again is another topic. Must not know what follows from it (`orders.py`, `members.py`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker import cluster_znodes, store
+from barnabas.model.ids import topic_id_from_text
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
@@ -27,9 +28,20 @@ def find_forgotten(node: Node) -> Task[list[TopicPartition]]:
         if not replica.state.is_undecided
     }
     found = yield from store.read_all(node, list(known))
-    return [
-        replica.key for path, (replica, version) in known.items() if _is_older(found[path], version)
+    older = [
+        replica for path, (replica, version) in known.items() if _is_older(found[path], version)
     ]
+    paths = {replica.key.topic: cluster_znodes.topic_path(replica.key.topic) for replica in older}
+    topics = yield from store.read_all(node, list(paths.values()))
+    return [replica.key for replica in older if _is_same(topics[paths[replica.key.topic]], replica)]
+
+
+def _is_same(found: ZNode | None, replica: Replica) -> bool:
+    """Tell whether the store holds the replica's topic, not one that was made again under its name: that one begins with early epochs."""
+    return (
+        found is not None
+        and topic_id_from_text(cluster_znodes.read_topic(found).id_text) == replica.topic.id
+    )
 
 
 def _version(replica: Replica) -> tuple[int, int]:
