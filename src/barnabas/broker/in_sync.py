@@ -3,6 +3,9 @@
 Job: ask `core.partition` who should be in sync, write that by compare-and-set on the version that the controller told, tell
 the controller. Must not know why somebody is in sync. After a write that was refused, or of which nobody knows, the store is read:
 what it holds counts, unless it is of a newer leader epoch. Then the controller's order is on the way.
+
+Invariant: nothing is sent while the store is out of touch, nor taken from it once the replica's tenure is over. The version alone does not tell
+a partition from that of another topic of the same name.
 """
 
 from __future__ import annotations
@@ -67,22 +70,23 @@ class InSyncKeeper:
             return
         if replica.key in self._node.members.orders.outlived:
             return  # its version may be of something else by now
+        if not self._node.members.is_in_touch:
+            return  # what waits for a connection may meet another topic of this name, whose state has the same version
         now_ms = self._node.world.clock.monotonic_ms()
         planned = replica.state.plan_in_sync(now_ms, self._node.cluster.brokers)
         if planned is None:
             return
         replica.state.on_in_sync_sent(planned)
-        epoch = replica.state.leader_epoch
 
         def ended(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
             if problem is not None:
                 log.error("%s: who is in sync cannot be written", replica.key, exc_info=problem)
 
-        drive(self._write(replica, planned, epoch), ended)
+        drive(self._write(replica, planned), ended)
 
-    def _write(self, replica: Replica, planned: tuple[int, ...], epoch: int) -> Task[None]:
-        node, state = self._node, replica.state
-        before, version = state.in_sync, state.partition_epoch
+    def _write(self, replica: Replica, planned: tuple[int, ...]) -> Task[None]:
+        node, state, tenure = self._node, replica.state, replica.tenure
+        before, version, epoch = state.in_sync, state.partition_epoch, tenure.leader_epoch
         path = cluster_znodes.state_path(*replica.key)
         data = cluster_znodes.state_data(
             state.leader, epoch, planned, node.members.orders.controller_epoch
@@ -93,7 +97,7 @@ class InSyncKeeper:
         except (CoordinationError, OSError) as problem:
             log.warning("%s: who is in sync was not written: %s", replica.key, problem)
             found = yield from self._read(path)
-        if state.leader_epoch != epoch or state.pending_in_sync is not planned:
+        if tenure.is_over or state.pending_in_sync is not planned:
             return  # the controller has spoken meanwhile
         if found is None or found.leader_epoch != epoch:
             return  # the controller's order is on the way: until then nobody is left out
