@@ -42,7 +42,8 @@ def put_topic(store, name, replicas, in_sync):
 
 def make_topic_again(store, name, *, epoch=0, version=0):
     """Another topic of the same name, led by broker 1; its state has changed so often."""
-    put(store, Delete(cluster_znodes.topic_path(name)), Delete(f"{znodes.TOPIC_CONFIGS}/{name}"))
+    old = (cluster_znodes.topic_path(name), f"{znodes.TOPIC_CONFIGS}/{name}")
+    put(store, *(Delete(path) for path in old if path in store.tree))
     topic = Topic(name, name.encode().ljust(16, b"+"), [Partition((1, 2), 1)])
     path, state = (
         cluster_znodes.state_path(name, 0),

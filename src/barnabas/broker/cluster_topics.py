@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker import cluster_znodes, controller_events, store, znodes
 from barnabas.core.controller.placement import place_partitions, start_of_added
 from barnabas.model.errors import ErrorCode, KafkaError
-from barnabas.model.ids import topic_id_from_text
 from barnabas.ports import CoordinationError
 from barnabas.wire.messages.create_topics import (
     CreatableTopic,
@@ -128,7 +127,7 @@ class ClusterTopics:
         if found is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         stored = cluster_znodes.read_topic(found)
-        if topic_id_from_text(stored.id_text) != topic.id:
+        if cluster_znodes.id_of_topic(found) != topic.id:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # made again since
         old_count = len(stored.replicas)
         if old_count != len(topic.partitions):

@@ -9,11 +9,13 @@ import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.model.cluster import LiveBroker
+from barnabas.model.ids import topic_id_from_text
 from barnabas.ports import Check, Create, Delete, Operation, SetData
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from barnabas.model.ids import TopicId
     from barnabas.ports import ZNode
 
 BROKER_IDS: Final = "/brokers/ids"
@@ -257,6 +259,11 @@ def read_topic(node: ZNode) -> StoredTopic:
         numbers("adding_replicas"),
         numbers("removing_replicas"),
     )
+
+
+def id_of_topic(node: ZNode) -> TopicId:
+    """Read which of the topics of one name it is."""
+    return topic_id_from_text(read_topic(node).id_text)
 
 
 def set_operation(path: str, data: bytes, version: int) -> Operation:

@@ -116,6 +116,9 @@ class ControllerSeat:
                 node.cluster.controller_id = holder
         elif self.office is None:
             node_ = yield partial(coordination.read, cluster_znodes.CONTROLLER_EPOCH)
+            is_ours = node.members.is_registered and found.owner == node.members.session_id
+            if self._watch is None or not is_ours:
+                return  # this broker leaves, or the session in which it was elected is over
             term = cluster_znodes.read_term(node_)
             assert term is not None
             self._take_office(term)

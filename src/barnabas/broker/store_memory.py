@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.broker import cluster_znodes, store
-from barnabas.model.ids import topic_id_from_text
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
@@ -38,10 +37,7 @@ def find_forgotten(node: Node) -> Task[list[TopicPartition]]:
 
 def _is_same(found: ZNode | None, replica: Replica) -> bool:
     """Tell whether the store holds the replica's topic, not one that was made again under its name: that one begins with early epochs."""
-    return (
-        found is not None
-        and topic_id_from_text(cluster_znodes.read_topic(found).id_text) == replica.topic.id
-    )
+    return found is not None and cluster_znodes.id_of_topic(found) == replica.topic.id
 
 
 def _version(replica: Replica) -> tuple[int, int]:
