@@ -82,9 +82,19 @@ class Coordinators(ShardHost[GroupShard]):
             hosted.shard.replay_end_marker(producer.id, is_commit=marker.commit)
         return code
 
-    def commit_many(self, request: CommitRequest) -> Task[CommitReply]:
-        """Have a group keep many offsets, if they can be written at all. KafkaError if they could not be."""
+    def commit_many(
+        self, request: CommitRequest, unknown: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    ) -> Task[CommitReply]:
+        """Have a group keep many offsets, if they can be written at all. KafkaError if they could not be.
+
+        Those in topics that have gone since the request was looked at are refused as `unknown`: whoever makes such a topic again would have them.
+        """
         hosted = self.find(request.group_id)
+        known = self._node.topics.by_id
+        gone = [topic for topic in request.topics if topic.topic_id not in known]
+        if gone:
+            there = [topic for topic in request.topics if topic.topic_id in known]
+            request = replace(request, topics=there)
         too_large = self._is_too_large(hosted, request)
         if too_large:
             request = replace(request, topics=[])  # whether the member may is told first
@@ -95,6 +105,11 @@ class Coordinators(ShardHost[GroupShard]):
         if too_large and not reply.error_code:
             log.error("%s: a commit of too many offsets", hosted.replica.key)
             raise KafkaError(UNUSABLE[ErrorCode.MESSAGE_TOO_LARGE], "")
+        if gone and not reply.error_code:
+            reply.topics += [
+                (topic.name, [(one.partition, unknown) for one in topic.partitions])
+                for topic in gone
+            ]
         return reply
 
     def _is_too_large(self, hosted: Hosted[GroupShard], request: CommitRequest) -> bool:
@@ -103,7 +118,11 @@ class Coordinators(ShardHost[GroupShard]):
         return self._codec is Codec.NONE and size > hosted.replica.config.max_message_bytes
 
     def commit_in_transaction(
-        self, request: CommitRequest, transactional_id: str, version: int
+        self,
+        request: CommitRequest,
+        transactional_id: str,
+        version: int,
+        unknown: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ) -> Task[CommitReply]:
         """Have a group keep offsets that count when the transaction does, if that knows of them.
 
@@ -132,7 +151,7 @@ class Coordinators(ShardHost[GroupShard]):
         code = hosted.replica.log.producers.check_coordinated(header, guard)
         if code:
             return CommitReply(code)
-        return (yield from self.commit_many(request))
+        return (yield from self.commit_many(request, unknown))
 
     def _verify(self, asked: PartitionsRequest, version: int) -> Task[ErrorCode]:
         """Ask the transaction coordinator; the answer is in words that the client knows."""
@@ -242,6 +261,7 @@ class Coordinators(ShardHost[GroupShard]):
     ) -> Task[None]:
         """Forget what the groups of one shard committed, some at a time."""
         in_piece = 0
+        self._settle(hosted)  # what was committed before goes, too
         for result in hosted.shard.on_topic_deleted(name, topic_id, with_unnamed=with_unnamed):
             if not hosted.is_loaded:
                 return

@@ -142,6 +142,17 @@ def test_offsets_of_a_topic_that_is_deleted_meanwhile_are_not_kept(peer):
     assert not take(peer, commit(4, 7))
 
 
+def test_nor_where_the_coordinator_has_no_replica_of_the_topic(peer):
+    """Then nothing else writes what was staged before the topic's offsets are forgotten."""
+    node = peer.host.node
+    topic = node.topics.by_name["plain"]
+    assert take(peer, commit(2, 6))
+    node.topics.drop(topic)
+    node.coordinators.on_topic_deleted(topic)
+    node.staging.write()
+    assert kept(peer) == []
+
+
 def test_a_disk_that_fails_is_told_and_nothing_is_kept(peer):
     assert take(peer, commit(2, 6))
     for replica in peer.host.node.replicas.of_topic("__consumer_offsets"):

@@ -60,7 +60,9 @@ def handle_long(call: Call) -> Task[Response]:
         yield from _know_long_topic(call, one, topics, refused, pieces)
     reply = CommitReply()
     if topics:
-        reply = yield from call.node.coordinators.commit_many(_commit_request(call, topics))
+        reply = yield from call.node.coordinators.commit_many(
+            _commit_request(call, topics), _unknown(call)
+        )
     return (yield from pieces.respond(lambda: _response(call, reply, topics, refused)))
 
 
@@ -134,8 +136,7 @@ def _known_topics(
             known.by_id.get(bytes(one.topic_id)) if by_id else known.by_name.get(one.name)
         )
         if topic is None:
-            code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            refused.append(_refused(one, code))
+            refused.append(_refused(one, _unknown(call)))
             continue
         count = len(topic.partitions)
         partitions = []
@@ -157,6 +158,12 @@ def _known_topics(
         if partitions:
             found.append(CommitTopic(topic.name, topic.id, partitions))
     return found
+
+
+def _unknown(call: Call) -> ErrorCode:
+    """What a client is told of a topic that is not there."""
+    by_id = call.version >= _TOPIC_IDS_SINCE
+    return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _refused(

@@ -189,7 +189,8 @@ def _fetch_group(call: Call, pieces: Pieces, group: OffsetFetchRequestGroup) -> 
     reply = yield from _fetch(call, pieces, request)
     if reply.error_code:
         return _Told(group.group_id, reply.error_code)
-    return _Told(group.group_id, topics=_topics(call, reply, by_id) + refused)
+    told = _topics_by_id(call, reply, topics) if by_id else _topics(reply)
+    return _Told(group.group_id, topics=told + refused)
 
 
 def _known_topics(
@@ -209,12 +210,18 @@ def _known_topics(
     return known
 
 
-def _topics(call: Call, reply: FetchReply, by_id: bool) -> list[_Topic]:
-    if not by_id:
-        return [(name, NO_TOPIC_ID, offsets) for name, offsets in reply.topics]
-    by_name = call.node.topics.by_name
-    # A topic that is gone has no id by which it could be told.
-    return [("", by_name[name].id, offsets) for name, offsets in reply.topics if name in by_name]
+def _topics(reply: FetchReply) -> list[_Topic]:
+    return [(name, NO_TOPIC_ID, offsets) for name, offsets in reply.topics]
+
+
+def _topics_by_id(call: Call, reply: FetchReply, asked: list[FetchTopic] | None) -> list[_Topic]:
+    """Tell them by the ids that were asked for; where all topics were, by those that they have now, if they have not gone."""
+    if asked is not None:
+        ids = {topic.name: topic.topic_id for topic in asked}
+    else:
+        by_name = call.node.topics.by_name
+        ids = {name: by_name[name].id for name, _ in reply.topics if name in by_name}
+    return [("", ids[name], offsets) for name, offsets in reply.topics if name in ids]
 
 
 def _group_response(told: _Told) -> OffsetFetchResponseGroup:

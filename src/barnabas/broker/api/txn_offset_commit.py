@@ -80,8 +80,14 @@ def _commit(call: Call, topics: list[CommitTopic]) -> Task[CommitReply]:
         producer=(asked.producer_id, asked.producer_epoch),
     )
     return call.node.coordinators.commit_in_transaction(
-        request, asked.transactional_id, call.version
+        request, asked.transactional_id, call.version, _unknown(call)
     )
+
+
+def _unknown(call: Call) -> ErrorCode:
+    """What a client is told of a topic that is not there."""
+    by_id = call.version >= _TOPIC_IDS_SINCE
+    return ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _key(topic: TxnOffsetCommitRequestTopic) -> tuple[str, bytes]:
@@ -98,7 +104,7 @@ def _known_part(
     topics, by_id = call.node.topics, call.version >= _TOPIC_IDS_SINCE
     known = topics.by_id.get(bytes(topic.topic_id)) if by_id else topics.by_name.get(topic.name)
     if known is None:
-        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        code = _unknown(call)
         refused.update((one.partition_index, code) for one in partitions)
         return CommitTopic(topic.name, _NO_ID, [])
     found = CommitTopic(known.name, known.id, [])
