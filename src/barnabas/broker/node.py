@@ -92,7 +92,9 @@ class Node:
         #: Who works on the files of a log.
         self.claims = LogClaims(self.pause)
         self.repairs = Repairs(self)
-        self.replicas = Replicas(world, self.metrics, self.staging, self.repairs.request)
+        self.replicas = Replicas(
+            world, self.metrics, self.staging, self.repairs.request, self.log_config
+        )
         #: How clients log in, and who can by SCRAM.
         self.authentication = Authentication(self)
         self.users = Users(self)

@@ -26,7 +26,7 @@ from barnabas.storage.segment import DamagedBatch
 from barnabas.wire.batch import LOG_OVERHEAD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from barnabas.broker.metrics import Metrics
     from barnabas.broker.repeats import Staging
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     OnDamage = Callable[["Replica", int], None]
     #: Told of a replica that an error of its disk takes offline.
     OnFailure = Callable[["Replica", OSError], None]
+    #: A topic's own settings in, those in force out.
+    Resolve = Callable[[Mapping[str, str]], LogConfig]
     #: Told of replicas that are offline from now on.
     OnLost = Callable[[list["Replica"]], None]
 
@@ -181,10 +183,11 @@ class Replica:
         return is_news
 
     def leave(self) -> None:
-        """Be hosted no more: whoever still holds it finds nothing to write to. The caller closes its lanes."""
+        """Be hosted no more: whoever still holds it finds nothing to write to, and who waits for the high watermark hears of it. The caller closes its lanes."""
         self._write_staged()
         self.offline = True
         self._renew_tenure()
+        self.commitment.give_up(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.wake_readers()
 
     def lose(self) -> None:
@@ -521,6 +524,7 @@ class Replicas:
         "_metrics",
         "_on_damage",
         "_passing_errors",
+        "_resolve",
         "_staging",
         "_world",
         "on_lost",
@@ -528,9 +532,15 @@ class Replicas:
     )
 
     def __init__(
-        self, world: World, metrics: Metrics, staging: Staging, on_damage: OnDamage
+        self,
+        world: World,
+        metrics: Metrics,
+        staging: Staging,
+        on_damage: OnDamage,
+        resolve: Resolve,
     ) -> None:
-        """Start with none; `on_damage` is told of a segment that somebody could not read."""
+        """Start with none; `on_damage` is told of a segment that somebody could not read, `resolve` knows the settings in force."""
+        self._resolve = resolve
         self._staging = staging
         self._on_damage = on_damage
         self._world = world
@@ -566,6 +576,9 @@ class Replicas:
         replica.attach(
             self.waiting, self._staging, self._world, metrics, self._on_failed, self._on_damage, self._passing_errors,
         )  # fmt: skip
+        config = self._resolve(replica.topic.overrides)
+        if replica.config is not config:
+            replica.configure(config)  # they changed while the log was being opened
         if not replica.directory.is_online:
             replica.lose()  # it failed while the log was being opened
         partitions = self._by_topic.setdefault(topic, {})

@@ -1,11 +1,20 @@
 """Making the logs of new partitions: a directory without room is passed over, and what fails leaves nothing behind."""
 
 import errno
+from random import Random
 
 import pytest
+from fuzz import good_request
+from fuzz_world import FuzzLink, FuzzNode
+from member_kit import new_store, put_topic, start_member
 from node_kit import NodeKit
 
+from barnabas.broker.config_changes import on_broker_changed, on_topic_changed
+from barnabas.broker.log_opening import open_replicas
+from barnabas.broker.tasks import drive
+from barnabas.broker.znodes import ALL_BROKERS
 from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
 from barnabas.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -127,3 +136,49 @@ def test_wherever_room_ends_the_topic_is_whole_or_not_there(kit, nth):
         assert create(kit, 3) == 0
     assert len(places(kit)) == 3
     assert len([folder for folder in folders(kit) if "stray" not in folder]) == 3
+
+
+def answer_late(events):
+    """Let jobs in the background be done at once, and their answers wait."""
+
+    def run(job, done):
+        result = job()
+        events.later(lambda: done(result, None))
+
+    events.run = run
+
+
+def test_settings_that_change_while_a_log_is_being_made_count_for_it():
+    """The log was made with those of before, and kept them until the next change or start."""
+    host, link = FuzzNode(Random(1)), FuzzLink()
+    answer_late(host.events)
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    request = good_request(CreateTopicsRequest(topics=[topic], timeout_ms=1000), 7, 1)
+    assert host.node.on_request(link, memoryview(bytearray(request))) is None
+    host.events._later.popleft()()  # the store has it, and the log is made
+    assert host.disk.is_dir("/data/t-0")
+    assert not len(host.node.replicas)
+    on_broker_changed(host.node, ALL_BROKERS, {"log.retention.ms": "4711"})
+    host.events.settle()
+    assert len(link.answers) == 1
+    replica = host.node.replicas.get("t", 0)
+    assert replica.config.retention_ms == replica.log.config.retention_ms == 4711
+
+
+def test_a_topics_own_settings_that_change_while_its_log_is_being_made_count_for_it():
+    store = new_store()
+    put_topic(store, "t", (1,), (1,))
+    member = start_member(store)
+    node, topic = member.node, member.node.topics.by_name["t"]
+    node.replicas.drop(TopicPartition("t", 0))
+    answer_late(member.events)
+    opened = []
+    drive(
+        open_replicas(node, topic, range(1), are_new=False), lambda *answer: opened.append(answer)
+    )
+    on_topic_changed(node, "t", {"retention.ms": "4711"})
+    member.events.settle()
+    (((replica,), problem),) = opened
+    assert problem is None
+    node.replicas.add(replica)
+    assert replica.config.retention_ms == replica.log.config.retention_ms == 4711

@@ -13,6 +13,7 @@ import barnabas.broker
 from barnabas.broker.tenure import TenureOver
 from barnabas.core.divergence import EpochEnd, find_divergence
 from barnabas.core.epochs import EpochEntry
+from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.wire import batch
 from barnabas.wire.batch import Record
@@ -126,6 +127,24 @@ def test_who_is_gone_or_lost_has_a_tenure_that_is_over(member, replica, end):
     assert replica.tenure.is_over
     follow(replica)  # it was lost: whatever the controller says of it, nobody works on it
     assert replica.tenure.is_over
+
+
+@pytest.mark.parametrize("end", ["drop", "drop_topic", "lose"])
+def test_who_waits_for_the_high_watermark_of_one_that_is_gone_or_lost_hears_of_it(
+    member, replica, end
+):
+    codes, replicas = [], member.node.replicas
+    wait = replica.commitment.until(9, replica.state.leader_epoch, None, member.node.world)
+    wait(lambda code, _error: codes.append(code))
+    if end == "drop":
+        replicas.drop(T0)
+    elif end == "drop_topic":
+        replicas.drop_topic("t")
+    else:
+        replica.lose()
+    assert codes == [
+        ErrorCode.KAFKA_STORAGE_ERROR if end == "lose" else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    ]
 
 
 # Staged requests
