@@ -86,16 +86,16 @@ def _drop(node: Node, moved: _Moved) -> Task[None]:
 
 def _wait_for_followers(node: Node, replica: Replica, deadline_ms: int) -> Task[ErrorCode]:
     """Wait until every live replica has deleted the records, too, or the request's time is over."""
-    log, state = replica.log, replica.state
-    if not state.followers:
-        return ErrorCode.NONE
-    while state.low_watermark(log.log_start_offset, node.cluster.brokers) < log.log_start_offset:
-        if not state.is_leader:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    while True:
+        now = node.led(*replica.key)
+        if now is not replica:  # another one leads it, its disk failed, or its topic has gone
+            return now if isinstance(now, ErrorCode) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        start, state = replica.log.log_start_offset, replica.state
+        if not state.followers or state.low_watermark(start, node.cluster.brokers) >= start:
+            return ErrorCode.NONE
         if node.world.clock.monotonic_ms() >= deadline_ms or node.stopping:
             return ErrorCode.REQUEST_TIMED_OUT
         yield partial(node.pause, _LOOK_AGAIN_MS)
-    return ErrorCode.NONE
 
 
 def refuse(

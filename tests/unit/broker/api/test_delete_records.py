@@ -1,13 +1,24 @@
 """DeleteRecords: gone for readers at once, and still gone after a crash."""
 
 import pytest
+from fuzz import good_request
+from fuzz_world import FuzzLink
+from member_kit import new_store, put_topic, start_member
 from node_kit import DATA, NodeKit
 
+from barnabas.broker.log_opening import open_replicas
+from barnabas.broker.tasks import drive
+from barnabas.model.cluster import LiveBroker, Topic
 from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
 from barnabas.sim.machine import Crash
+from barnabas.sim.world import START_MS
+from barnabas.wire import batch
+from barnabas.wire.batch import Record
 from barnabas.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
+    DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
 
@@ -88,3 +99,72 @@ def test_a_new_topic_of_the_same_name_does_not_inherit_the_start(kit):
     kit.produce("t", count=2)
     kit.crash()
     assert (kit.offset("t", -2), kit.offset("t", -1)) == (0, 2)
+
+
+def a_batch():
+    data = memoryview(bytearray(batch.build([Record(0, START_MS, None, b"v")])))
+    return data, batch.read_header(data)
+
+
+def ask_member(member, offset):
+    asked = DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name="t", partitions=[asked])], timeout_ms=60_000
+    )
+    link = FuzzLink()
+    parts = member.node.on_request(link, memoryview(bytearray(good_request(request, 2, 1))))
+    assert parts is None
+    member.events.settle()
+    return link
+
+
+def code_of(link):
+    answer = DeleteRecordsResponse.decode(link.answers[0], 2, 4 + 5)
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("delete", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("make again", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("lose", ErrorCode.KAFKA_STORAGE_ERROR),
+        ("follow", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_who_waits_for_followers_of_what_is_led_here_no_more_hears_of_it(end, code):
+    """It waited until the request's time was over, or told that all was done."""
+    store = new_store()
+    put_topic(store, "t", (1, 2), (1, 2))
+    member = start_member(store)
+    node, key = member.node, TopicPartition("t", 0)
+    node.cluster.brokers = {1: LiveBroker(1), 2: LiveBroker(2)}
+    replica = node.replicas.get(*key)
+    replica.append(*a_batch(), 0)
+    replica.state.high_watermark = 1
+    link = ask_member(member, 1)
+    assert not link.answers, "broker 2 has not deleted them yet"
+    topic = node.topics.by_name["t"]
+    if end == "lose":
+        replica.lose()
+    elif end == "follow":
+        state = replica.state
+        replica.follow(
+            leader=2, leader_epoch=state.leader_epoch + 1, partition_epoch=9, replicas=(1, 2), in_sync=(2,),
+        )  # fmt: skip
+    else:
+        node.replicas.drop(key)
+        node.topics.drop(topic)
+        if end == "make again":
+            other = Topic("t", bytes(range(16)), list(topic.partitions))
+            node.topics.put(other)
+            opened = []
+            drive(
+                open_replicas(node, other, range(1), are_new=True), lambda *one: opened.append(one)
+            )
+            member.events.settle()
+            (((again,), _problem),) = opened
+            node.replicas.add(again)
+            again.lead(leader_epoch=1, partition_epoch=0, replicas=(1, 2), in_sync=(1, 2), now_ms=0)
+    member.events.advance(20)
+    assert code_of(link) is code
