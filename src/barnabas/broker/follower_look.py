@@ -6,7 +6,7 @@ in, and what its position means, `core.partition` says; where logs part, `core.d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.fetch_look import Look, Reading
 from barnabas.core.divergence import UnknownEpochError, find_divergence
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from barnabas.broker.replicas import Replica
     from barnabas.core.divergence import EpochEnd
     from barnabas.core.fetch_session import Wanted
+
+
+#: What a request by name says.
+_NO_ID: Final = bytes(16)
 
 
 class FollowerLook(Look):
@@ -89,7 +93,9 @@ def note_positions(node: Node, broker_id: int, partitions: Sequence[Wanted]) -> 
     now_ms = node.world.clock.monotonic_ms()
     for wanted in partitions:
         replica = node.hosted(wanted.topic, wanted.partition)
-        if isinstance(replica, ErrorCode) or _judge(replica, broker_id, wanted) is not None:
+        if isinstance(replica, ErrorCode) or wanted.topic_id not in (_NO_ID, replica.topic.id):
+            continue  # a session may know the name of a topic that was made again since
+        if _judge(replica, broker_id, wanted) is not None:
             continue
         state = replica.state
         if state.on_follower_fetch(

@@ -267,11 +267,14 @@ class Node:
                 call.link.reply(parts)
 
     def hosted(self, topic: str, index: int) -> Replica | ErrorCode:
-        """Find a replica that can be used, or the error to answer with."""
-        replica = self.replicas.get(topic, index)
+        """Find a replica that can be used, or the error to answer with: that of a topic before this one of the same name cannot."""
+        replica, known = self.replicas.get(topic, index), self.topics.by_name.get(topic)
         if replica is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else replica
-        known = self.topics.by_name.get(topic)
+            if replica.offline:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if known is not None and known.id != replica.topic.id:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return replica
         if known is not None and 0 <= index < len(known.partitions):
             if self.broker_id not in known.partitions[index].replicas:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
