@@ -89,4 +89,5 @@ class Followers:
 
 
 def _key(wanted: Wanted) -> Hashable:
-    return wanted.topic, wanted.partition
+    """Name a partition as what changes is named; one whose topic is not known here as its session does: it has no other name yet."""
+    return (wanted.topic, wanted.partition) if wanted.topic else wanted.key

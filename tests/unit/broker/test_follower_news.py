@@ -1,8 +1,12 @@
 """A follower's fetch looks at what it names and what changed; at all of it when that may not be enough."""
 
+from member_kit import ask, new_store, put_topic, start_member
+
 from barnabas.broker.follower_news import Followers
 from barnabas.core.changes import Changes
 from barnabas.core.fetch_session import Wanted
+from barnabas.model.errors import ErrorCode
+from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 
 SESSION = 7
 NOW_MS, NEXT_MS = 1_000, 1_500
@@ -69,3 +73,32 @@ def test_a_follower_whose_link_is_closed_is_forgotten():
     followers.forget(link)
     assert list(changes.on_change(("t", 0))) == []
     assert followers.of(link) is not news
+
+
+def test_of_topics_that_are_not_known_here_each_is_told():
+    """They have no name yet. Taken for one topic, only the last one was told; the others were pulled when the session ended."""
+    store = new_store()
+    put_topic(store, "t", (1, 2), (1, 2))
+    member = start_member(store)
+    known = member.node.topics.by_name["t"].id
+    epoch = member.node.replicas.get("t", 0).state.leader_epoch
+    unknown = [bytes([number]) * 16 for number in range(1, 4)]
+    topics = [
+        FetchTopic(
+            topic_id=topic_id,
+            partitions=[
+                FetchPartition(
+                    partition=0, fetch_offset=0, partition_max_bytes=1000,
+                    current_leader_epoch=epoch, last_fetched_epoch=epoch,
+                )
+            ],
+        )
+        for topic_id in (known, *unknown)
+    ]  # fmt: skip
+    request = FetchRequest(
+        replica_state=ReplicaState(replica_id=2, replica_epoch=-1), max_wait_ms=0, min_bytes=1,
+        max_bytes=1 << 20, session_id=0, session_epoch=0, topics=topics,
+    )  # fmt: skip
+    answer = ask(member, request, 17)
+    codes = {topic.topic_id: topic.partitions[0].error_code for topic in answer.responses}
+    assert codes == {known: 0} | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_ID)
