@@ -173,8 +173,10 @@ class Office:
         def start(done: Done) -> None:
             def decide(machine: Controller) -> Effects:
                 answer, effects = question(machine)
-                # Answered at the end of the event, when everything that follows is written.
-                self._waiting.append((lambda: True, lambda _ok, _error: done(answer, None)))
+                # Answered at the end of the event, when everything that follows is written; if the term ends before, nobody knows whether it is.
+                self._waiting.append(
+                    (lambda: True, lambda is_done, _error: done(answer if is_done else None, None))
+                )
                 return effects
 
             if self._is_closed:

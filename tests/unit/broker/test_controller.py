@@ -1,11 +1,21 @@
 """What a controller's office does after answers of the store that come late, or not at all."""
 
 import pytest
+from fuzz import good_request
+from fuzz_world import FuzzLink
 from member_kit import make_topic_again, new_store, put_topic, start_member
 
 from barnabas.broker import cluster_znodes
 from barnabas.broker.tasks import drive
+from barnabas.model.cluster import LiveBroker
+from barnabas.model.errors import ErrorCode
 from barnabas.ports import Delete, OutcomeUnknown
+from barnabas.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 
 
 @pytest.fixture
@@ -96,3 +106,43 @@ def test_the_office_is_taken_if_nothing_has_changed(member):
     seat = look_again(member)
     member.events.settle()
     assert seat.office is not None
+
+
+def reassign(member):
+    """Ask for the partition to be moved to broker 2 as well."""
+    partition = ReassignablePartition(partition_index=0, replicas=[1, 2])
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name="t", partitions=[partition])]
+    )
+    member.node.office.machine.view.brokers[2] = LiveBroker(2)
+    link = FuzzLink()
+    frame = memoryview(bytearray(good_request(request, 0, 1)))
+    assert member.node.on_request(link, frame) is None
+    assert not link.answers
+    return link
+
+
+def outcome(link):
+    """The code of the request, and of its partition if it was judged."""
+    (found,) = link.answers
+    answer = AlterPartitionReassignmentsResponse.decode(found, 0, 4 + 5)
+    codes = [one.error_code for topic in answer.responses for one in topic.partitions]
+    return answer.error_code, codes
+
+
+def test_what_was_asked_for_is_told_when_it_is_written(member, store):
+    link = reassign(member)
+    member.events.settle()
+    assert outcome(link) == (ErrorCode.NONE, [ErrorCode.NONE])
+    stored = cluster_znodes.read_topic(store.tree[cluster_znodes.topic_path("t")])
+    assert stored.adding == {0: (2,)}
+
+
+def test_a_term_that_ends_before_it_is_written_promises_nothing(member, store):
+    """It told that the move had begun, and nobody knew of it."""
+    link = reassign(member)
+    seat = member.node.members.controller
+    before = store.tree[cluster_znodes.topic_path("t")]
+    seat.leave("another one was elected")
+    assert outcome(link) == (ErrorCode.NOT_CONTROLLER, [])
+    assert store.tree[cluster_znodes.topic_path("t")] == before
