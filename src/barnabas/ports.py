@@ -360,6 +360,10 @@ class Link(Protocol):
     has_staged: bool
 
     @property
+    def is_open(self) -> bool:
+        """Tell whether the client can be answered: it has not gone, and the connection was not closed."""
+
+    @property
     def owns_frame(self) -> bool:
         """Tell whether the request that the node is being handed lies in memory of its own, which stays as it is until the answer.
 

@@ -9,6 +9,7 @@ from barnabas.wire.primitives import Message
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
+    from barnabas.broker.owed_reply import OwedReply
     from barnabas.broker.quotas import Bill
     from barnabas.model.acl import Operation, ResourceType
     from barnabas.ports import Link
@@ -18,8 +19,8 @@ class Call:
     """What a handler gets: the decoded request, who sent it, and the node it came to."""
 
     __slots__ = (
-        "api_key", "bill", "client_id", "correlation_id", "denied", "frame", "has_waited", "link", "node", "request",
-        "version",
+        "api_key", "bill", "client_id", "correlation_id", "denied", "frame", "has_waited", "link", "node", "owed",
+        "request", "version",
     )  # fmt: skip
 
     def __init__(self, node: Node, link: Link, head: frame.RequestHead, body: memoryview) -> None:
@@ -39,6 +40,8 @@ class Call:
         self.denied: Any = None
         #: What it costs its sender; None if there is no quota.
         self.bill: Bill | None = None
+        #: Its reply, once the handler has returned without it.
+        self.owed: OwedReply | None = None
 
     @property
     def deadline_ms(self) -> int:

@@ -27,7 +27,13 @@ class EnvelopeLink:
         self.authenticator: Any = None
         self.frame_bytes_max = outer.frame_bytes_max
         self.has_staged = False
+        self._outer = outer
         self._done = done
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether whoever unpacked the request can be answered."""
+        return self._outer.is_open
 
     @property
     def owns_frame(self) -> bool:

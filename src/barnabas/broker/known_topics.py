@@ -57,10 +57,10 @@ def find_gone(node: Node, ids: Mapping[str, Iterable[bytes]]) -> Task[Verdict]:
 
 
 def until_told(node: Node, shard: GroupShard) -> Task[None]:
-    """Wait until this broker knows every topic that a loaded shard names and the store has: else its members would lose partitions that it has not heard of."""
+    """Wait until this broker knows every topic that the groups of a loaded shard read and the store has: else their members would lose
+    partitions that it has not heard of. Offsets need no topics.
+    """
     names = shard.topics_read()
-    if not node.is_lone:
-        names.update(dict.fromkeys(_unknown(node, shard.offsets.topic_ids())))
     if node.is_lone or not (names or shard.has_regexes):
         return
     try:
@@ -77,10 +77,6 @@ def until_told(node: Node, shard: GroupShard) -> Task[None]:
         yield node.members.orders.told(
             lambda: all(_is_whole(node, one) for one in awaited), deadline_ms
         )
-
-
-def _unknown(node: Node, ids: Mapping[str, Iterable[bytes]]) -> list[str]:
-    return [name for name, some in ids.items() if not all(_is_known(node, name, i) for i in some)]
 
 
 def _is_known(node: Node, name: str, topic_id: bytes) -> bool:

@@ -8,6 +8,7 @@ The real server and the simulator drive the same object.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from functools import partial
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +26,7 @@ from barnabas.broker.log_claims import LogClaims
 from barnabas.broker.log_moves import LogMoves
 from barnabas.broker.metrics import Metrics
 from barnabas.broker.outcomes import NO_REPLY, CloseLink
+from barnabas.broker.owed_reply import OwedReply
 from barnabas.broker.placement import Placement
 from barnabas.broker.producer_ids import ProducerIds
 from barnabas.broker.quiet import Quiet, place_of
@@ -43,7 +45,13 @@ from barnabas.model.cluster import Topics
 from barnabas.model.config.broker_config import resolve_topic
 from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire.compression import Unpacker
-from barnabas.wire.frame import API_VERSIONS, RequestHead, decode_request_header
+from barnabas.wire.frame import (
+    API_VERSIONS,
+    RequestHead,
+    decode_request_header,
+    finish,
+    response_header,
+)
 from barnabas.wire.primitives import WireError
 
 if TYPE_CHECKING:
@@ -125,6 +133,10 @@ class Node:
         self.advertised: dict[str, tuple[str, int]] = {}
         #: The request that a link waits for, if it waits for bytes: to forget it when the link goes.
         self.waiters: dict[Link, Waiter[Any]] = {}
+        #: Requests that wait for a reply, and that nobody holds any more.
+        self._dropped: deque[OwedReply] = deque()
+        #: How many replies were given twice, or nearly not at all.
+        self.replies_amiss = 0
         #: Long work that gives others a turn in between.
         self.pauses = pieces.Pauses(world)
         #: Topics between the decision to create them and their first replica: folded name -> name.
@@ -217,6 +229,8 @@ class Node:
             handle = api.handle if self.gate is None else self._handle_guarded
             parts = self._run(api, call, handle)
         call.has_waited = True
+        if parts is None:
+            call.owed = OwedReply(call, self._dropped)
         return parts
 
     def _handle_guarded(self, call: Call) -> Any:  # noqa: ANN401
@@ -244,6 +258,8 @@ class Node:
         self.staging.write()
         for waiter in self.replicas.waiting.take_ready():
             self.complete(waiter)
+        while self._dropped:
+            self._answer_dropped(self._dropped.popleft())
 
     @property
     def is_feeding_readers(self) -> bool:
@@ -263,8 +279,36 @@ class Node:
         except CloseLink:
             call.link.close()
         else:
-            if parts is not None:
+            if parts is not None and self._may_reply(call):
                 call.link.reply(parts)
+
+    def _may_reply(self, call: Call) -> bool:
+        """Tell whether a call that had to wait has had no reply yet."""
+        if call.owed is None or call.owed.give():
+            return True
+        self.replies_amiss += 1
+        log.error(
+            "%s v%d: a second reply to one request (correlation id %d) is not sent",
+            self._apis[call.api_key].name, call.version, call.correlation_id, stack_info=True,
+        )  # fmt: skip
+        return False
+
+    def _answer_dropped(self, owed: OwedReply) -> None:
+        """Answer a request that nobody was going to answer."""
+        api, link = self._apis[owed.api_key], owed.link
+        if not (owed.give() and link.is_open):
+            return
+        self.replies_amiss += 1
+        log.error(
+            "%s v%d: nobody holds a request that waits (correlation id %d); answered with %s",
+            api.name, owed.version, owed.correlation_id, owed.excuse.name,
+        )  # fmt: skip
+        if owed.request is None:  # it was not even decoded
+            link.close()
+            return
+        response = api.refuse(owed.request, owed.excuse, None)
+        header = response_header(owed.correlation_id, owed.api_key, owed.version)
+        link.reply(finish(response.encode(owed.version), header))
 
     def hosted(self, topic: str, index: int) -> Replica | ErrorCode:
         """Find a replica that can be used, or the error to answer with: that of a topic before this one of the same name cannot."""
@@ -322,6 +366,8 @@ class Node:
 
     def finish(self, api: Api, call: Call, response: Any, problem: BaseException | None) -> None:  # noqa: ANN401
         """Answer a call that had to wait."""
+        if not self._may_reply(call):
+            return
         try:
             if problem is not None:
                 response = self._refuse(api, call, problem)
@@ -410,6 +456,8 @@ class Node:
         except WireError as problem:
             log.warning("closing: %s", problem)
             raise CloseLink(str(problem)) from problem
+        if call.owed is not None:
+            call.owed.request = call.request
         self.metrics.requests[call.api_key] += 1
         try:
             if self.gate is not None:

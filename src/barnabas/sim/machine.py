@@ -412,6 +412,10 @@ class Machine:
         if self.life.was_up and self.watcher is not None and self.watcher.is_waiting:
             self.watcher.on_up(self.node, self.life.number)
         self.node.on_turn_end()
+        if self.node.replies_amiss:
+            raise Violation(
+                "each request is answered once", "a reply was given twice, or nobody was to give it"
+            )
         while self.dirty:
             dirty, self.dirty = self.dirty, []
             for link in dirty:

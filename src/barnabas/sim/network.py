@@ -247,7 +247,7 @@ class SimLink:
         self.connection: Connection | None = None
         self._machine = machine
         self._network = network
-        self._is_open = True
+        self.is_open = True
         self._waiting = False
         self._is_muted = False
         self._backlog: deque[bytes] = deque()
@@ -264,7 +264,7 @@ class SimLink:
 
     def deliver(self, frame: bytes) -> None:
         """Take a request from the network."""
-        if self._is_open:
+        if self.is_open:
             self._backlog.append(frame)
             self._machine.enter(self._go_on)
         elif self.life.is_over and self.connection is not None:
@@ -274,7 +274,7 @@ class SimLink:
         """Handle all that came, up to a request that waits; nothing while a reply is unsent."""
         if self._out or self._closes:
             return
-        while self._backlog and self._is_open and not self._waiting:
+        while self._backlog and self.is_open and not self._waiting:
             if not self._take_repeated():
                 self._handle(bytearray(self._backlog.popleft()))
 
@@ -295,7 +295,7 @@ class SimLink:
     def reply_repeated(self, answers: bytes) -> None:
         """Answer requests that went a lane."""
         self.has_staged = False
-        if self._is_open:
+        if self.is_open:
             for reply in _frames(answers):
                 self._queue([reply])
 
@@ -322,7 +322,7 @@ class SimLink:
 
     def reply(self, buffers: list[Any]) -> None:
         """Answer the request that was waiting."""
-        if not self._is_open or self.life.is_over:
+        if not self.is_open or self.life.is_over:
             return
         assert self._waiting, "a reply without a request that waits for it"
         self._waiting = self._is_muted
@@ -337,7 +337,7 @@ class SimLink:
 
     def _unmute(self) -> None:
         self._waiting = self._is_muted = False
-        if self._is_open and not self.life.is_over:
+        if self.is_open and not self.life.is_over:
             self._machine.enter(self._go_on)
 
     def _queue(self, parts: list[Any]) -> None:
@@ -347,7 +347,7 @@ class SimLink:
 
     def flush(self) -> None:
         """Send what is ready; sometimes the client is slow and it waits, file slices unread."""
-        if not self._is_open or self._is_slow:
+        if not self.is_open or self._is_slow:
             return
         if self._out and self._network.chance.random() < 0.03:
             self._is_slow = True
@@ -358,7 +358,7 @@ class SimLink:
 
     def _flush_late(self) -> None:
         self._is_slow = False
-        if self._is_open and not self.life.is_over:
+        if self.is_open and not self.life.is_over:
             self._machine.enter(self._send)
 
     def _send(self) -> None:
@@ -386,27 +386,27 @@ class SimLink:
 
     def close(self) -> None:
         """End the connection from the node's side."""
-        if self._is_open:
+        if self.is_open:
             self._forget()
             assert self.connection is not None
             self.connection.on_link_closed(silently=False)
 
     def on_peer_closed(self) -> None:
         """See the client go."""
-        if self._is_open and not self.life.is_over:
+        if self.is_open and not self.life.is_over:
             self._machine.enter(self._forget)
 
     def on_node_gone(self) -> None:
         """See the process die: its kernel may tell the client, or the machine is gone and nobody does."""
-        self._is_open = False
+        self.is_open = False
         self._network.scheduler.keep((self._backlog, self._out))
         assert self.connection is not None
         self.connection.on_link_closed(silently=self._network.chance.random() < 0.3)
 
     def _forget(self) -> None:
-        if not self._is_open:
+        if not self.is_open:
             return
-        self._is_open = False
+        self.is_open = False
         self._backlog.clear()
         self._out = []
         self._machine.links.pop(self, None)

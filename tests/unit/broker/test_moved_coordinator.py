@@ -6,6 +6,7 @@ from member_kit import ask, new_store, put, put_topic, start_member
 from barnabas.broker import cluster_znodes, znodes
 from barnabas.broker.coordinators import TOPIC
 from barnabas.broker.java_hash import java_hash
+from barnabas.broker.known_topics import PATIENCE_MS
 from barnabas.broker.tasks import drive
 from barnabas.model.cluster import Partition, Topic
 from barnabas.model.errors import ErrorCode
@@ -144,17 +145,6 @@ def test_offsets_stay_where_a_topic_is_known_by_the_id_of_the_one_before(member)
     assert committed(member) == {"t": 42}
 
 
-def test_it_serves_when_it_has_been_told_of_the_topics_that_its_groups_name(member):
-    assert commit(member, "t", 42) == 0
-    forget(member, "t")
-    move_away_and_back(member)
-    assert committed(member) == LOADING
-    tell_of_t = Topic("t", topic_id("t"), [])
-    member.node.topics.put(tell_of_t)
-    tell(member, "t")
-    assert committed(member) == {"t": 42}
-
-
 def test_offsets_of_a_topic_that_the_store_does_not_have_go(member, store):
     assert commit(member, "t", 42) == 0
     assert commit(member, "u", 7) == 0
@@ -267,6 +257,18 @@ def test_markers_of_partitions_are_needless_only_if_the_store_says_so(member, st
         member.events.settle()
     there = {TopicPartition("t", 0), TopicPartition("v", 0)}
     assert answers == [(set(partitions) - there, None), (set(), None)]
+
+
+def test_a_topic_that_nobody_tells_of_is_waited_for_for_a_while_only(member):
+    wanted = {"subscribed_topic_names": ["t", "u"]}
+    reply = beat(member, 0, rebalance_timeout_ms=60_000, topic_partitions=[], **wanted)
+    assert reply.error_code == 0
+    forget(member, "t")
+    move_away_and_back(member)
+    wait(member, PATIENCE_MS - 100)
+    assert beat(member, reply.member_epoch).error_code == LOADING
+    wait(member, 200)
+    assert beat(member, reply.member_epoch).error_code == 0
 
 
 # How many partitions the offsets topic has: the controller may tell of them one after another
