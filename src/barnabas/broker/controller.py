@@ -76,6 +76,8 @@ class Office:
         self.is_loaded = False
         self._watches: list[Watch] = []
         self._waiting: list[tuple[Callable[[], bool], Done]] = []
+        #: Who asked the machine and has no answer: they get one whatever becomes of the term, and of the event that brings it.
+        self._asked: dict[object, Done] = {}
 
     @property
     def epoch(self) -> int:
@@ -108,6 +110,8 @@ class Office:
         waiting, self._waiting = self._waiting, []
         for _condition, done in waiting:
             done(False, None)
+        for asker in list(self._asked):
+            self._answer(asker, None)
 
     def on_order_refused(self) -> None:
         """Hear that a broker believes in a later controller: there may be one."""
@@ -171,20 +175,30 @@ class Office:
         """Have the machine decide on a request, from within a task; the answer is what it says, None if the term ended."""
 
         def start(done: Done) -> None:
+            asker = object()
+
             def decide(machine: Controller) -> Effects:
                 answer, effects = question(machine)
-                # Answered at the end of the event, when everything that follows is written; if the term ends before, nobody knows whether it is.
-                self._waiting.append(
-                    (lambda: True, lambda is_done, _error: done(answer if is_done else None, None))
-                )
+
+                # Answered at the end of the event, when everything that follows is written.
+                def written(ok: bool, _error: BaseException | None) -> None:
+                    self._answer(asker, answer if ok else None)
+
+                self._waiting.append((lambda: True, written))
                 return effects
 
             if self._is_closed:
                 done(None, None)
             else:
+                self._asked[asker] = done
                 self.submit(events.plain(decide))
 
         return start
+
+    def _answer(self, asker: object, answer: Any) -> None:  # noqa: ANN401
+        done = self._asked.pop(asker, None)
+        if done is not None:
+            done(answer, None)
 
     def until(self, condition: Callable[[], bool], deadline_ms: int) -> Callable[[Done], None]:
         """Wait in a task until the machine has come so far; False if the time, or the term, is over."""
@@ -310,17 +324,12 @@ class Office:
         return (yield from events.read_topics(self, [write.topic]))
 
     def _delete_topic(self, topic: str) -> Task[Effects]:
-        """Take a topic away, however often that has to be tried: after a try of which nobody knows another one may have its name."""
-        node, known = self._node, self.machine.view.topics.get(topic)
+        node = self._node
         wanted = cluster_znodes.deleted_operations(topic)
-        while known is not None:
-            found = yield from store.read_all(node, [operation.path for operation in wanted])
-            there = found[cluster_znodes.topic_path(topic)]
-            if there is not None and cluster_znodes.id_of_topic(there) != known.id:
-                break
-            operations = [operation for operation in wanted if found[operation.path] is not None]
-            if not operations or (yield from self._commit(operations)):
-                break
+        found = yield from store.read_all(node, [operation.path for operation in wanted])
+        operations = [operation for operation in wanted if found[operation.path] is not None]
+        if operations and not (yield from self._commit(operations)):
+            return (yield from self._delete_topic(topic))
         log.info("deleted topic %s", topic)
         return self.machine.on_topics_gone([topic])
 
