@@ -130,6 +130,15 @@ class Staging:
         if not staged:
             return
         self.sequences.clear()
+        try:
+            self._write(staged)
+        except Exception:
+            for link, _, _, _ in staged:  # who cannot be answered must not wait for ever
+                link.has_staged = False
+                link.close()
+            raise
+
+    def _write(self, staged: list[tuple[Link, Lane, int, Any]]) -> None:
         runs: dict[object, list[Any]] = {}
         writers: list[Lane] = []
         for _, lane, _, item in staged:

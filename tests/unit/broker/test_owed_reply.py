@@ -5,6 +5,7 @@ from fuzz import good_request
 from fuzz_world import START_MS, FuzzLink
 from member_kit import new_store, put_topic, start_member
 
+from barnabas.broker.repeats import Lane
 from barnabas.model.errors import ErrorCode
 from barnabas.wire import batch, frame
 from barnabas.wire.batch import Record
@@ -165,3 +166,25 @@ def test_a_second_reply_is_not_sent(member, caplog):
     assert len(link.answers) == 1
     assert member.node.replies_amiss == 1
     assert "a second reply to one request" in caplog.text
+
+
+class BrokenLane(Lane):
+    """One whose target cannot be written to for a reason that nobody foresaw."""
+
+    target = "t"
+    api_key = 0
+
+    def write(self, run, now_ms):
+        raise ValueError("planted")
+
+
+def test_staged_requests_that_cannot_be_answered_are_not_left_waiting(member):
+    staging = member.node.staging
+    links = [FuzzLink(), FuzzLink()]
+    for number, link in enumerate(links):
+        link.has_staged = True
+        staging.staged.append((link, BrokenLane(), number, None))
+    with pytest.raises(ValueError, match="planted"):
+        staging.write()
+    assert [(link.is_open, link.has_staged) for link in links] == [(False, False)] * 2
+    staging.write()
