@@ -89,6 +89,11 @@ class FuzzEvents:
         self.trees_read: list[str] = []
         #: The store does not answer.
         self.is_cut_off = False
+        #: Paths that cannot be read as long as they are here.
+        self.unreadable: set[str] = set()
+        #: Paths whose reads are answered by `answer_slow`.
+        self.slow: set[str] = set()
+        self._held: list[Callable[[], None]] = []
 
     def call_at(self, deadline_ms: int, call: Callable[[], None]) -> FuzzTimer:
         """Book a call."""
@@ -122,11 +127,19 @@ class FuzzEvents:
 
     def read(self, path: str, done: Callable[[ZNode | None, BaseException | None], None]) -> None:
         """Answer with one znode."""
-        if self.is_cut_off:
+        if self.is_cut_off or path in self.unreadable:
             self._later.append(lambda: done(None, NotConnected("the store cannot be reached")))
             return
         found = self._store.tree.get(path)
-        self._later.append(lambda: done(found, None))
+        queue = self._held if path in self.slow else self._later
+        queue.append(lambda: done(found, None))
+
+    def answer_slow(self) -> None:
+        """Answer the reads that were held up."""
+        self.slow.clear()
+        self._later.extend(self._held)
+        self._held.clear()
+        self.settle()
 
     def commit(
         self,

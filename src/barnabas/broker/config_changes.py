@@ -163,14 +163,21 @@ def _change_broker(node: Node, name: str, plans: Plans, *, validate_only: bool) 
 
 def on_topic_changed(node: Node, name: str, overrides: dict[str, str]) -> None:
     """Put a topic's settings in force that are in the store."""
+    if not node.is_lone:
+        node.members.orders.learning.on_settings(name, overrides)
     topic = node.topics.by_name.get(name)
     if topic is None or topic.overrides == overrides:
         return
     topic.overrides = overrides
     _apply(node, topic)
+    tell_office(node, name, overrides)
+    log.info("settings of topic %s are now %s", name, overrides)
+
+
+def tell_office(node: Node, name: str, overrides: Mapping[str, str]) -> None:
+    """Let the controller know of a topic's settings, if this broker is it."""
     if node.office is not None:
         node.office.on_topic_settings(name, overrides)
-    log.info("settings of topic %s are now %s", name, overrides)
 
 
 def on_broker_changed(node: Node, place: str, texts: dict[str, str]) -> None:

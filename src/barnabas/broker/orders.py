@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from barnabas.broker import log_opening, topic_deletion, znodes
+from barnabas.broker import log_opening, topic_deletion
 from barnabas.broker.order_check import check_order, check_roles
-from barnabas.broker.tasks import together
+from barnabas.broker.topic_learning import TopicLearning
 from barnabas.broker.turns import Turns
-from barnabas.model.cluster import LiveBroker, Partition, Topic
+from barnabas.model.cluster import LiveBroker, Partition
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Done, Start, Task
+    from barnabas.model.cluster import Topic
     from barnabas.wire.messages.leader_and_isr import (
         LeaderAndIsrPartitionState,
         LeaderAndIsrRequest,
@@ -65,6 +66,8 @@ class Orders:
         #: Leader epochs that were known when the store was found to have gone back: an order must be of a later one.
         self._outlived: dict[TopicPartition, int] = {}
         self._turns = Turns()
+        #: Topics that are new here.
+        self.learning = TopicLearning(node)
         self._watchers: list[tuple[Callable[[], bool], Done]] = []
 
     def refusal(
@@ -116,10 +119,11 @@ class Orders:
             )
             if code:
                 return code
-            yield from self._learn({t.topic_name: t.topic_id for t in request.topic_states})
+            yield from self.learning.learn({t.topic_name: t.topic_id for t in request.topic_states})
             codes: Codes = {}
-            yield from self._open_missing(request.topic_states, codes)
-            for topic in request.topic_states:
+            topics = [each for each in request.topic_states if self._is_known(each, codes)]
+            yield from self._open_missing(topics, codes)
+            for topic in topics:
                 for state in topic.partition_states:
                     key = TopicPartition(topic.topic_name, state.partition_index)
                     yield from self._until_cut(key)
@@ -129,6 +133,16 @@ class Orders:
         finally:
             self._turns.give()
 
+    def _is_known(self, topic: LeaderAndIsrTopicState, codes: Codes) -> bool:
+        """Refuse the partitions of a topic whose settings make no sense."""
+        known = self._node.topics.by_name.get(topic.topic_name)
+        if known is not None and known.id == topic.topic_id:
+            return True
+        for state in topic.partition_states:
+            key = TopicPartition(topic.topic_name, state.partition_index)
+            codes[key] = ErrorCode.INVALID_CONFIG
+        return False
+
     def _until_cut(self, key: TopicPartition) -> Task[None]:
         """Wait while a log is being cut for the leader before: in its next role it appends.
 
@@ -137,36 +151,6 @@ class Orders:
         replica = self._node.replicas.get(*key)
         while replica is not None and replica.is_cutting:
             yield partial(self._node.pause, _LOOK_AGAIN_MS)
-
-    def _learn(self, topics: dict[str, bytes]) -> Task[None]:
-        """Read the settings of topics that are new here."""
-        known = self._node.topics.by_name
-        new = [n for n, id_ in topics.items() if n not in known or known[n].id != id_]
-        if not new:
-            return
-        found: dict[str, dict[str, str]] = {}
-        errors = yield together([self._read_settings(name, found) for name in new])
-        for name, error in zip(new, errors, strict=True):
-            if error is not None:
-                log.warning("cannot read the settings of %s: %s", name, error)
-        for name in new:
-            if (
-                name in known
-            ):  # it was deleted, and another one made, without a word about the first
-                self._node.coordinators.on_topic_deleted(known[name])
-                self._node.transactions.on_topic_deleted(known[name])
-            self._node.topics.put(Topic(name, topics[name], [], found.get(name, {})))
-
-    def _read_settings(self, topic: str, found: dict[str, dict[str, str]]) -> Start:
-        def start(done: Done) -> None:
-            def read(node: Any, error: BaseException | None) -> None:  # noqa: ANN401
-                if node is not None:
-                    found[topic] = znodes.read_config(node)
-                done(None, error)
-
-            self._node.world.coordination.read(f"{znodes.TOPIC_CONFIGS}/{topic}", read)
-
-        return start
 
     def _open_missing(self, topics: Sequence[LeaderAndIsrTopicState], codes: Codes) -> Task[None]:
         """Open or make the logs of replicas that are not hosted yet."""
@@ -350,7 +334,7 @@ class Orders:
             )
             if code:
                 return code
-            yield from self._learn(
+            yield from self.learning.learn(
                 {
                     topic.topic_name: topic.topic_id
                     for topic in request.topic_states

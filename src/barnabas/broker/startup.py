@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+#: One after the other: a topic is made together with its settings, so whoever sees it finds them when it reads on.
 _ROOTS: Final = (
-    znodes.CLUSTER_ID, znodes.CONFIG, znodes.TOPICS, known_directories.ZNODE, *acl_znodes.ROOTS,
+    znodes.CLUSTER_ID, znodes.TOPICS, znodes.CONFIG, known_directories.ZNODE, *acl_znodes.ROOTS,
 )  # fmt: skip
 
 
