@@ -23,6 +23,8 @@ ids = st.sampled_from(PARTITIONS)
 brokers = st.sampled_from(BROKERS)
 replica_lists = st.lists(brokers, min_size=1, max_size=3, unique=True)
 numbers = st.integers(0, 99)
+#: How often replicas catch up at the end until all are in sync, and stay so. A move that goes on then needs a few rounds.
+ROUNDS_MAX = 50
 
 
 class Cluster(RuleBasedStateMachine):
@@ -122,8 +124,12 @@ class Cluster(RuleBasedStateMachine):
             return
         host = self.host
         host.start(*BROKERS).run()
-        while any(host.catch_up(id_) for id_ in PARTITIONS):
+        for _ in range(ROUNDS_MAX):
+            if not any(host.catch_up(id_) for id_ in PARTITIONS):
+                break
             host.run()
+        else:
+            raise AssertionError("who catches up is put out of sync again, for ever")
         assert not host.deletions
         for id_, (stored, version) in host.states.items():
             self.check_is_whole(id_, stored, version)

@@ -86,10 +86,11 @@ class Controller:
         begun = _registrations(view.brokers, before)
         view.shutting_down -= ended
         touched = []
+        changed = ended | begun
         for partition in view.partitions():
-            changed = (ended | begun).intersection(partition.assignment.replicas)
-            if changed:
-                partition.offline -= changed
+            # Also where it has no replica: one may be moved there, and would be taken for lost with a disk that is well again.
+            partition.offline -= changed
+            if changed.intersection(partition.assignment.replicas):
                 partition.fenced |= ended.intersection(partition.in_sync)
                 touched.append(partition)
                 if partition.log_ends is not None:

@@ -98,6 +98,17 @@ def test_a_restart_ends_a_shutdown_and_a_failed_directory():
     assert host.state(T0) == "2 leads, epoch 1, in sync 2,1"
 
 
+def test_a_restart_ends_a_failed_directory_also_of_a_partition_that_moves_there_later():
+    host = Host(1, 2).create("t", [1]).run()
+    host.do(host.controller.on_replica_errors(2, [T0]))  # a late answer: it had been moved away
+    host.start(2).run()
+    host.do(host.controller.on_reassign({T0: (2,)})[1])
+    host.run()
+    host.catch_up(T0)
+    host.run()
+    assert host.leadership(T0).in_sync == (2,)
+
+
 def test_partitions_are_added():
     host = Host(1, 2).create("t", [1, 2]).run()
     topic_id, version, partitions = host.topics["t"]
