@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.channel import Channel, Unreachable
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from barnabas.broker.controller import Office
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Task
-    from barnabas.core.controller.effects import Effects, Stop
+    from barnabas.core.controller.effects import Effects, Forgotten, Stop
     from barnabas.core.controller.view import PartitionView
     from barnabas.model.cluster import LiveBroker
     from barnabas.wire.messages.leader_and_isr import LeaderAndIsrResponse
@@ -53,6 +54,8 @@ STOP_REPLICA_VERSION: Final = 4
 UPDATE_METADATA_VERSION: Final = 8
 #: Partitions in one request: a large cluster is told in pieces.
 PARTITIONS_MAX: Final = 5_000
+#: Topics that are gone in one request.
+GONE_MAX: Final = 500
 #: How long to wait before a broker is told again that believes in a later controller.
 REFUSED_MS: Final = 10_000
 #: How long to wait before a broker is asked again for the ends of logs that it cannot tell.
@@ -83,6 +86,19 @@ class Telling:
 
     def carry_out(self, effects: Effects) -> None:
         """Let everybody know who is concerned."""
+        self._give_orders(effects)
+        for broker_id in effects.announce_all_to:
+            listener = self._listeners.get(broker_id)
+            if listener is not None:
+                listener.news.update((p.id, None) for p in self._office.machine.view.partitions())
+        for listener in self._listeners.values():
+            for topic in effects.forgotten:
+                listener.forget(topic)
+            listener.news.update(effects.announce)
+            listener.is_brokers_due = listener.is_brokers_due or effects.announce_brokers
+            listener.go_on()
+
+    def _give_orders(self, effects: Effects) -> None:
         for tell in effects.tell:
             listener = self._listeners.get(tell.broker)
             if listener is not None:
@@ -97,14 +113,6 @@ class Telling:
             listener = self._listeners.get(ask.broker)
             if listener is not None:
                 listener.asked[ask.partition] = None
-        for broker_id in effects.announce_all_to:
-            listener = self._listeners.get(broker_id)
-            if listener is not None:
-                listener.news.update((p.id, None) for p in self._office.machine.view.partitions())
-        for listener in self._listeners.values():
-            listener.news.update(effects.announce)
-            listener.is_brokers_due = listener.is_brokers_due or effects.announce_brokers
-            listener.go_on()
 
     def close(self) -> None:
         """Tell nobody any more."""
@@ -129,6 +137,10 @@ class _Listener:
         self.roles: dict[TopicPartition, bool] = {}
         self.news: dict[TopicPartition, None] = {}
         self.stops: dict[Stop, None] = {}
+        #: Topics that the view does not have any more, by id, while the broker may still take them for there.
+        self.gone: dict[bytes, Forgotten] = {}
+        #: Ids of topics that are being deleted, and that the broker knows it of.
+        self._told_deleted: dict[bytes, None] = {}
         #: Partitions of which it is to tell how far its log goes.
         self.asked: dict[TopicPartition, None] = {}
         self.is_brokers_due = True
@@ -144,6 +156,13 @@ class _Listener:
         for stop in [each for each in self.stops if each.partition == partition]:
             del self.stops[stop]
 
+    def forget(self, topic: Forgotten) -> None:
+        """Have the broker told that a topic is gone, unless it knows."""
+        if topic.topic_id in self._told_deleted:
+            del self._told_deleted[topic.topic_id]
+        else:
+            self.gone[topic.topic_id] = topic
+
     def go_on(self) -> None:
         """Tell what there is to tell, unless that is being done."""
         if self._is_telling or self._is_closed:
@@ -158,7 +177,7 @@ class _Listener:
 
     def _tell(self) -> Task[None]:
         while not self._is_closed and (
-            self.is_brokers_due or self.roles or self.asked or self.news or self.stops
+            self.is_brokers_due or self.roles or self.asked or self.gone or self.news or self.stops
         ):
             if self.is_brokers_due:
                 self.is_brokers_due = False
@@ -168,6 +187,8 @@ class _Listener:
                 yield from self._tell_roles()
             elif self.asked:
                 yield from self._ask_ends()
+            elif self.gone:
+                yield from self._tell_gone()
             elif self.news:
                 some = list(self.news)[:PARTITIONS_MAX]
                 for key in some:
@@ -297,11 +318,29 @@ class _Listener:
 
     # What clients are told
 
-    def _tell_news(self, some: Iterable[TopicPartition]) -> Task[bool]:
-        request = self._news_request(some)
-        return (yield from self._ask(request, UPDATE_METADATA_VERSION)) is not None
+    def _tell_gone(self) -> Task[None]:
+        """Tell of topics that are gone, one of each name: one that was made again has another id, and goes the same way."""
+        some = {topic.topic: topic for topic in islice(self.gone.values(), GONE_MAX)}
+        for topic in some.values():
+            del self.gone[topic.topic_id]
+        request = self._metadata_request([_gone(topic) for topic in some.values()])
+        if (yield from self._ask(request, UPDATE_METADATA_VERSION)) is None:
+            self.gone.update((topic.topic_id, topic) for topic in some.values())
 
-    def _news_request(self, some: Iterable[TopicPartition]) -> UpdateMetadataRequest:
+    def _tell_news(self, some: Iterable[TopicPartition]) -> Task[bool]:
+        topics = self._topics_news(some)
+        request = self._metadata_request(topics)
+        if (yield from self._ask(request, UPDATE_METADATA_VERSION)) is None:
+            return False
+        view = self._office.machine.view
+        for topic in topics:
+            known = view.topics.get(topic.topic_name)
+            is_there = known is not None and known.id == topic.topic_id
+            if is_there and any(each.leader == DELETED for each in topic.partition_states):
+                self._told_deleted[topic.topic_id] = None
+        return True
+
+    def _topics_news(self, some: Iterable[TopicPartition]) -> list[UpdateMetadataTopicState]:
         view = self._office.machine.view
         topics: dict[str, UpdateMetadataTopicState] = {}
         for key in some:
@@ -321,13 +360,16 @@ class _Listener:
                     is_deleted=key.topic in view.deleting,
                 )
             )
+        return list(topics.values())
+
+    def _metadata_request(self, topics: list[UpdateMetadataTopicState]) -> UpdateMetadataRequest:
         # Listeners of one name have one protocol, on whichever broker: else brokers could not reach each other.
         protocols = {each.name: each.protocol for each in self._node.config.listeners}
         return UpdateMetadataRequest(
             controller_id=self._node.broker_id,
             controller_epoch=self._office.epoch,
             broker_epoch=self.broker.epoch,
-            topic_states=list(topics.values()),
+            topic_states=topics,
             live_brokers=[_broker(each, protocols) for each in self._office.live.values()],
         )
 
@@ -384,6 +426,17 @@ def _role(partition: PartitionView, *, is_new: bool) -> LeaderAndIsrPartitionSta
         adding_replicas=list(assignment.adding),
         removing_replicas=list(assignment.removing),
         is_new=is_new,
+    )
+
+
+def _gone(topic: Forgotten) -> UpdateMetadataTopicState:
+    return UpdateMetadataTopicState(
+        topic_name=topic.topic,
+        topic_id=topic.topic_id,
+        partition_states=[
+            UpdateMetadataPartitionState(partition_index=index, leader=DELETED)
+            for index in topic.partitions
+        ],
     )
 
 

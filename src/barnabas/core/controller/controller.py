@@ -61,7 +61,7 @@ class Controller:
         view.brokers = {broker.id: broker for broker in snapshot.brokers}
         view.unclean = dict(snapshot.unclean)
         for read in snapshot.topics:
-            self.progress.take_topic(read)
+            self.progress.take_topic(read, effects)
         for partition in view.partitions():
             state = snapshot.states.get(partition.id)
             if state is not None:
@@ -111,15 +111,16 @@ class Controller:
         """Topics as they stand in the store: new ones, and those that may have changed."""
         effects = Effects()
         for read in topics:
-            topic = self.progress.take_topic(read)
+            topic = self.progress.take_topic(read, effects)
             self.progress.look_at(topic.partitions.values(), effects)
         return effects
 
     def on_topics_gone(self, names: Iterable[str]) -> Effects:
         """Topics that the store does not have any more: our deletion is done, or somebody else's."""
+        effects = Effects()
         for name in names:
-            self.progress.forget_topic(name)
-        return Effects()
+            self.progress.forget_topic(name, effects)
+        return effects
 
     def on_states(self, states: Mapping[TopicPartition, ReadState | None]) -> Effects:
         """States as they stand in the store: after leaders changed in-sync sets, or after a write of ours went wrong."""

@@ -76,6 +76,15 @@ class Ask:
     partition: TopicPartition
 
 
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """A topic that the store does not have any more, with its partitions."""
+
+    topic: str
+    topic_id: bytes
+    partitions: tuple[int, ...]
+
+
 @dataclass(slots=True)
 class Effects:
     """Everything to be done, in no order but that of each list."""
@@ -92,6 +101,8 @@ class Effects:
     ask: list[Ask] = field(default_factory=list)
     #: UpdateMetadata of these partitions to every broker alive. Those of a topic that is being deleted have leader -2.
     announce: dict[TopicPartition, None] = field(default_factory=dict)
+    #: UpdateMetadata of these to every broker alive that was not told yet that they are being deleted: nothing of them is in the view.
+    forgotten: list[Forgotten] = field(default_factory=list)
     #: UpdateMetadata of all partitions to these brokers.
     announce_all_to: list[int] = field(default_factory=list)
     #: The list of brokers changed: UpdateMetadata to all, even if no partition is to be announced.
@@ -107,5 +118,6 @@ class Effects:
         self.stop += more.stop
         self.ask += more.ask
         self.announce |= more.announce
+        self.forgotten += more.forgotten
         self.announce_all_to += more.announce_all_to
         self.announce_brokers |= more.announce_brokers

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.core.controller import deletion, reassignment
-from barnabas.core.controller.effects import Ask, StateWrite, Stop, Tell, TopicWrite
+from barnabas.core.controller.effects import Ask, Forgotten, StateWrite, Stop, Tell, TopicWrite
 from barnabas.core.controller.election import decide_leadership
 from barnabas.core.controller.view import NO_LEADER, NOT_WRITTEN, PartitionView, TopicView
 from barnabas.model.ids import TopicPartition
@@ -150,12 +150,12 @@ class Progress:
             partition.fenced |= self._view.restarted_since(read)
             effects.announce[partition.id] = None
 
-    def take_topic(self, read: ReadTopic) -> TopicView:
+    def take_topic(self, read: ReadTopic, effects: Effects) -> TopicView:
         """Take a topic as it was read or written; a write of ours that was under way is over."""
         write = self._writing_topics.pop(read.name, None)
         topic = self._view.topics.get(read.name)
         if topic is None or topic.id != read.id:
-            self.forget_topic(read.name)
+            self.forget_topic(read.name, effects)
             topic = self._view.topics[read.name] = TopicView(read.name, read.id, NOT_WRITTEN)
         if write is not None and read.version < topic.version:
             raise StoreGoneBack(f"{read.name}: {read.version} after version {topic.version}")
@@ -176,9 +176,11 @@ class Progress:
         self._writing.pop(write.partition, None)
         return self._view.partition(write.partition)
 
-    def forget_topic(self, name: str) -> None:
+    def forget_topic(self, name: str, effects: Effects) -> None:
         """A topic is not in the store any more."""
         topic = self._view.topics.pop(name, None)
+        if topic is not None and topic.partitions:
+            effects.forgotten.append(Forgotten(name, topic.id, tuple(topic.partitions)))
         self._view.deleting.pop(name, None)
         self._view.unclean.pop(name, None)
         self._writing_topics.pop(name, None)
