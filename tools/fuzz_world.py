@@ -86,6 +86,7 @@ class FuzzEvents:
         self._session = self._store.open_session("")
         self._store.clients[""] = self
         self._watches: list[FuzzWatch] = []
+        self._listeners: list[SessionListener] = []
         self.trees_read: list[str] = []
         #: The store does not answer.
         self.is_cut_off = False
@@ -169,7 +170,24 @@ class FuzzEvents:
 
     def on_session(self, listener: SessionListener) -> None:
         """Tell of the one session there is."""
+        self._listeners.append(listener)
         self._later.append(lambda: listener.on_connected(self._session.id, is_new=True))
+
+    def expire(self) -> None:
+        """End the session, and tell of it; `reconnect` begins another one."""
+        self._store.end_session(self._session)
+        for listener in self._listeners:
+            listener.on_suspended()
+            listener.on_expired()
+
+    def reconnect(self) -> None:
+        """Begin another session; everybody is told, and whoever watches looks again."""
+        self._session = self._store.open_session("")
+        for listener in self._listeners:
+            listener.on_connected(self._session.id, is_new=True)
+        for watch in list(self._watches):
+            watch.call()
+        self.settle()
 
     def on_touched(self, paths: set[str]) -> None:
         """Hear from the store what has changed."""

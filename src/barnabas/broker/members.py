@@ -7,8 +7,9 @@ registers again, as another one. Must not know: who leads what, how the session 
 |--------------|----------------------------------------------------------------------------------------------|
 | connected    | registers, if the session is new                                                             |
 | suspended    | goes on serving what it leads: nobody else leads it before the session has expired           |
-| expired      | gives up the controller's office; what it leads, others may lead now: writes to the store fail, and orders come once it is registered again |
-| gone back    | ZooKeeper was put back to an older state: orders must be of later epochs than those known here  |
+| expired      | gives up the controller's office, and serves nothing that it led, as others may lead it now: it is told what it leads once it is registered again |
+| in doubt     | the process stood still, so the session may have expired without a word: serves nothing that it leads until the store has said whether |
+| gone back    | ZooKeeper was put back to an older state: goes on serving, and orders must be of later epochs than those known here |
 
 It registers again only where the store is still that of its cluster; in another one it stops.
 """
@@ -35,7 +36,7 @@ from barnabas.broker.store_memory import find_forgotten
 from barnabas.broker.tasks import drive
 from barnabas.model.cluster import LiveBroker
 from barnabas.model.errors import ErrorCode, KafkaError
-from barnabas.ports import CoordinationError
+from barnabas.ports import Check, CoordinationError
 from barnabas.wire.messages.controlled_shutdown import ControlledShutdownRequest
 
 if TYPE_CHECKING:
@@ -90,12 +91,18 @@ class Members:
         self._self: LiveBroker | None = None
         self._protocols: dict[str, str] = {}
         self._is_registering = False
+        self._is_in_doubt = False
         self._controller_channel: Channel | None = None
 
     @property
     def is_in_touch(self) -> bool:
         """Tell whether the store knows of this broker, as far as can be said: else others cannot change anything that it should do."""
         return self._is_connected and self.is_registered
+
+    @property
+    def may_be_ordered(self) -> bool:
+        """Tell whether an order can be told from one for a registration that is over: not before there is one, nor while it is in doubt."""
+        return self.is_registered and self.broker_epoch != NOT_REGISTERED and not self._is_in_doubt
 
     # Addresses
 
@@ -158,6 +165,49 @@ class Members:
         log.error("the session with ZooKeeper has expired")
         self.is_registered = False
         self.controller.leave("the session has expired")
+        self.orders.lay_down()
+
+    @property
+    def standstill_ms(self) -> int:
+        """How long the process may stand still without a doubt: who is not heard of for a whole session time-out is taken for dead, and
+        may have been silent for a third of it before.
+        """
+        return self._session_ms // 2
+
+    def on_stood_still(self) -> None:
+        """Hear that the process stood still for so long that the session may be over: others may lead what this broker leads.
+
+        A broker that was cut off from the store before goes on: it is in no other doubt than it was.
+        """
+        if not self.is_in_touch or self._is_in_doubt:
+            return
+        log.warning("this broker stood still for so long that its session may be over")
+        self._is_in_doubt = True
+        self.orders.lay_down()
+        drive(self._end_doubt(self.broker_epoch), self._on_doubt_ended)
+
+    def _end_doubt(self, epoch: int) -> Task[None]:
+        """Ask whether this registration still stands. A commit, as a server that lags behind could answer a read alone."""
+        node, path = self._node, cluster_znodes.broker_path(self._node.broker_id)
+        coordination = node.world.coordination
+        while self.is_registered and self.broker_epoch == epoch and not node.stopping:
+            try:
+                yield partial(coordination.commit, [Check(path)])
+                found = yield partial(coordination.read, path)
+            except CoordinationError:
+                return  # it is gone, and that will be told
+            except OSError:
+                yield partial(node.pause, _RETRY_MS)
+                continue
+            if self.is_registered and self.broker_epoch == epoch and found is not None:
+                if found.owner == self.session_id:
+                    self.orders.take_up()
+                return
+
+    def _on_doubt_ended(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
+        self._is_in_doubt = False
+        if problem is not None:
+            log.error("cannot find out whether the session is over", exc_info=problem)
 
     def on_gone_back(self) -> None:
         """Hear that the store has forgotten what was seen there."""
@@ -193,6 +243,7 @@ class Members:
                 )  # fmt: skip
                 self.controller.leave("ZooKeeper was put back")
                 self.orders.on_gone_back()
+                self.orders.take_up()
             return
 
     def _on_compared(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401

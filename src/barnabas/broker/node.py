@@ -253,6 +253,16 @@ class Node:
         self.pauses.forget(link)
         self.unpacking.forget(link)
 
+    @property
+    def standstill_ms(self) -> int | None:
+        """How long this process may stand still before `on_stood_still` is to be called; None if that does not matter."""
+        return None if self._members is None else self._members.standstill_ms
+
+    def on_stood_still(self) -> None:
+        """Hear that the process stood still for `standstill_ms`, before anything else that came meanwhile."""
+        if self._members is not None:
+            self._members.on_stood_still()
+
     def on_turn_end(self) -> None:
         """Write what was staged in this turn; finish the requests for which enough bytes came."""
         self.staging.write()

@@ -14,12 +14,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker import log_opening, topic_deletion
+from barnabas.broker.comparison import Comparison
 from barnabas.broker.order_check import check_order, check_roles
 from barnabas.broker.topic_learning import TopicLearning
 from barnabas.broker.turns import Turns
 from barnabas.model.cluster import LiveBroker, Partition
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.ports import CoordinationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -65,9 +67,14 @@ class Orders:
         self._last = (0, NOT_REGISTERED, 0)
         #: Leader epochs that were known when the store was found to have gone back: an order must be of a later one.
         self._outlived: dict[TopicPartition, int] = {}
-        self._turns = Turns()
+        #: Ids of topics that were known then: a store that does not have them has forgotten them.
+        self._outlived_topics: dict[bytes, None] = {}
+        #: One order at a time, and whoever else changes what is hosted and known.
+        self.turns = Turns()
         #: Topics that are new here.
         self.learning = TopicLearning(node)
+        #: What went while nobody could tell.
+        self.comparison = Comparison(node)
         self._watchers: list[tuple[Callable[[], bool], Done]] = []
 
     def refusal(
@@ -96,14 +103,22 @@ class Orders:
             self._last = order
         self.controller_epoch = controller_epoch
         self._node.cluster.controller_id = controller_id
+        self.comparison.on_order(controller_epoch)
         return ErrorCode.NONE
 
+    def _refuse(
+        self, request: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest, number: int
+    ) -> ErrorCode:
+        return self.refusal(
+            request.controller_id, request.controller_epoch, request.broker_epoch, number
+        )
+
     def _until_registered(self) -> Task[None]:
-        """Wait with the first order until this broker has an epoch: one for an earlier life, of which the controller does not know yet
-        that it is over, could not be told from one for this life, and as in Kafka none is taken before.
+        """Wait with orders until this broker is registered. The controller may not know yet that the previous registration is over:
+        an order for it would look like one for the next. As in Kafka none is taken before.
         """
-        node = self._node
-        while node.members.broker_epoch == NOT_REGISTERED and not node.stopping:
+        node, members = self._node, self._node.members
+        while not members.may_be_ordered and not node.stopping:
             yield partial(node.pause, _LOOK_AGAIN_MS)
 
     # LeaderAndIsr
@@ -111,14 +126,12 @@ class Orders:
     def lead_and_follow(self, request: LeaderAndIsrRequest, number: int) -> Task[Codes | ErrorCode]:
         """Take over the roles that an order names; what became of each partition, or why the order does not count."""
         check_roles(request.topic_states)
-        yield self._turns.take
+        yield self.turns.take
         try:
             yield from self._until_registered()
-            code = self.refusal(
-                request.controller_id, request.controller_epoch, request.broker_epoch, number
-            )
-            if code:
+            if code := self._refuse(request, number):
                 return code
+            yield from self._give_up_namesakes(request.topic_states)
             yield from self.learning.learn({t.topic_name: t.topic_id for t in request.topic_states})
             codes: Codes = {}
             topics = [each for each in request.topic_states if self._is_known(each, codes)]
@@ -127,11 +140,28 @@ class Orders:
                 for state in topic.partition_states:
                     key = TopicPartition(topic.topic_name, state.partition_index)
                     yield from self._until_cut(key)
+                    if not self._node.members.may_be_ordered:
+                        yield from self._until_registered()
+                        if code := self._refuse(request, number):
+                            return code
                     if key not in codes:
                         codes[key] = self._take_role(key, topic.topic_id, state)
             return codes
         finally:
-            self._turns.give()
+            self.turns.give()
+
+    def _give_up_namesakes(self, topics: Sequence[LeaderAndIsrTopicState]) -> Task[None]:
+        """Give up replicas of topics that were deleted and made again without a word to this broker, if the store says so, too."""
+        ids = {topic.topic_name: topic.topic_id for topic in topics}
+        names = [
+            name
+            for name, id_ in ids.items()
+            if any(replica.topic.id != id_ for replica in self._node.replicas.of_topic(name))
+        ]
+        try:
+            yield from self.comparison.look_at(names)
+        except (OSError, CoordinationError) as problem:
+            log.warning("cannot find out whether %s was made again: %s", names[0], problem)
 
     def _is_known(self, topic: LeaderAndIsrTopicState, codes: Codes) -> bool:
         """Refuse the partitions of a topic whose settings make no sense."""
@@ -214,11 +244,16 @@ class Orders:
         self._outlived |= {
             replica.key: replica.state.leader_epoch for replica in self._node.replicas
         }
+        self._outlived_topics |= dict.fromkeys(self._node.topics.by_id)
 
     @property
     def outlived(self) -> Collection[TopicPartition]:
         """Partitions of which nothing newer was heard since the store was put back: what is known here and what it holds do not fit."""
         return self._outlived.keys()
+
+    def has_outlived(self, topic_id: bytes) -> bool:
+        """Tell whether a topic was known when the store was put back: it may be missing there, and is not deleted."""
+        return topic_id in self._outlived_topics
 
     def _is_past(self, replica: Replica, told: LeaderAndIsrPartitionState) -> bool:
         """Tell whether a role is older than what is known here: whoever took it would give up records of later leaders.
@@ -247,12 +282,49 @@ class Orders:
             "%s: leads in epoch %d from offset %d, in sync %s",
             replica.key, told.leader_epoch, log_.log_end_offset, told.isr,
         )  # fmt: skip
+        self._on_leading(replica, was_leader=was_leader)
+
+    def _on_leading(self, replica: Replica, *, was_leader: bool) -> None:
+        node, state, log_ = self._node, replica.state, replica.log
         if state.on_end_offset(log_.log_end_offset):
             replica.on_high_watermark()
         _let_look_again(replica)
         if not was_leader:
             node.coordinators.on_opened(replica)
             node.transactions.on_opened(replica)
+
+    def lay_down(self) -> None:
+        """Serve nothing that this broker leads until it is told to lead it: the session with the store is over, or may be.
+
+        What a store that was put back says of nobody is served on: it knows of no others.
+        """
+        node = self._node
+        led = [
+            each
+            for each in node.replicas
+            if each.state.is_leader and not each.offline and each.key not in self._outlived
+        ]
+        for replica in led:
+            replica.lay_down()
+            node.coordinators.on_following(replica)
+            node.transactions.on_following(replica)
+            _let_look_again(replica)
+        if led:
+            log.warning("%d partitions that this broker leads are served no longer", len(led))
+
+    def take_up(self) -> None:
+        """Go on with what was laid down: the session was not over, so nobody else leads it."""
+        node = self._node
+        laid = [each for each in node.replicas if each.state.is_laid_down and not each.offline]
+        for replica in laid:
+            state = replica.state
+            replica.lead(
+                leader_epoch=state.leader_epoch, partition_epoch=state.partition_epoch,
+                replicas=state.replicas, in_sync=state.in_sync, now_ms=node.world.clock.monotonic_ms(),
+            )  # fmt: skip
+            self._on_leading(replica, was_leader=False)
+        if laid:
+            log.warning("%d partitions that this broker leads are served again", len(laid))
 
     def _follow(self, replica: Replica, told: LeaderAndIsrPartitionState) -> None:
         node, state = self._node, replica.state
@@ -279,13 +351,10 @@ class Orders:
 
     def stop(self, request: StopReplicaRequest, number: int) -> Task[Codes | ErrorCode]:
         """Give partitions up; with `delete_partition` their logs, too."""
-        yield self._turns.take
+        yield self.turns.take
         try:
             yield from self._until_registered()
-            code = self.refusal(
-                request.controller_id, request.controller_epoch, request.broker_epoch, number
-            )
-            if code:
+            if code := self._refuse(request, number):
                 return code
             codes: Codes = {}
             to_delete: list[Replica] = []
@@ -297,7 +366,7 @@ class Orders:
                 yield from topic_deletion.set_aside(self._node, to_delete)
             return codes
         finally:
-            self._turns.give()
+            self.turns.give()
 
     def _stop(
         self, key: TopicPartition, told: StopReplicaPartitionState, to_delete: list[Replica]
@@ -313,26 +382,29 @@ class Orders:
             return ErrorCode.KAFKA_STORAGE_ERROR
         node.members.fetchers.leave(key)
         if told.delete_partition:
-            node.replicas.drop(key)
-            node.coordinators.on_following(replica)
-            node.transactions.on_following(replica)
-            _let_look_again(replica)
-            replica.commitment.give_up(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.give_up(replica)
             to_delete.append(replica)
         return ErrorCode.NONE
+
+    def give_up(self, replica: Replica) -> None:
+        """Host a replica no more; its log is to be set aside."""
+        node = self._node
+        node.members.fetchers.leave(replica.key)
+        node.replicas.drop(replica.key)
+        node.coordinators.on_following(replica)
+        node.transactions.on_following(replica)
+        _let_look_again(replica)
+        replica.commitment.give_up(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # UpdateMetadata
 
     def update_metadata(self, request: UpdateMetadataRequest, number: int) -> Task[ErrorCode]:
         """Take over what clients are to be told of the cluster."""
         check_order(request.topic_states)
-        yield self._turns.take
+        yield self.turns.take
         try:
             yield from self._until_registered()
-            code = self.refusal(
-                request.controller_id, request.controller_epoch, request.broker_epoch, number
-            )
-            if code:
+            if code := self._refuse(request, number):
                 return code
             yield from self.learning.learn(
                 {
@@ -345,7 +417,7 @@ class Orders:
             for topic in request.topic_states:
                 self._take_topic(topic.topic_name, topic.topic_id, topic.partition_states)
         finally:
-            self._turns.give()
+            self.turns.give()
         self._call_watchers()
         return ErrorCode.NONE
 
@@ -380,13 +452,19 @@ class Orders:
             else:
                 _put_partition(topic, state.partition_index, _metadata_partition(state))
         if gone:
-            node.topics.drop(topic)
-            node.coordinators.on_topic_deleted(topic)
-            node.transactions.on_topic_deleted(topic)
+            self.forget(topic)
         else:
             node.coordinators.on_topic_known(topic)
             node.transactions.on_topic_known(topic)
             node.coordinators.on_topics_changed(name)
+
+    def forget(self, topic: Topic) -> None:
+        """Tell nobody of a topic any more: it was deleted."""
+        node = self._node
+        node.topics.drop(topic)
+        node.coordinators.on_topic_deleted(topic)
+        node.transactions.on_topic_deleted(topic)
+        self._call_watchers()
 
     # Waiting for what clients are told
 

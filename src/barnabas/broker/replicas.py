@@ -5,7 +5,7 @@ nothing about requests. A replica whose disk failed stays in the table and answe
 others of its directory.
 
 Invariants: what was staged for a replica is written before its role, epoch, settings, hosting or log end (other than by an append) change:
-those change in `lead`, `follow`, `leave`, `lose`, `configure`, `cut`, `start_over` and `finish_cut`, and nowhere else. A change of
+those change in `lead`, `follow`, `lay_down`, `leave`, `lose`, `configure`, `cut`, `start_over` and `finish_cut`, and nowhere else. A change of
 role, epoch or hosting ends the tenure (see `tenure.py`).
 """
 
@@ -181,6 +181,12 @@ class Replica:
         if is_news:
             self._on_new_role()
         return is_news
+
+    def lay_down(self) -> None:
+        """Lead no longer, as others may: the session with the store is over, or may be."""
+        self._write_staged()
+        self.state.lay_down()
+        self._on_new_role()
 
     def leave(self) -> None:
         """Be hosted no more: whoever still holds it finds nothing to write to, and who waits for the high watermark hears of it. The caller closes its lanes."""

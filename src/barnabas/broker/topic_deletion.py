@@ -57,9 +57,9 @@ def _delete(node: Node, topic: Topic) -> Task[None]:
         yield from set_aside(node, replicas)
 
 
-def set_aside(node: Node, replicas: list[Replica]) -> Task[None]:
-    """Put the folders of replicas that are hosted no longer out of the way, and remove them after a while."""
-    job = _plan_set_aside(node, replicas)
+def set_aside(node: Node, replicas: list[Replica], *, are_strays: bool = False) -> Task[None]:
+    """Put the folders of replicas that are hosted no longer out of the way, and remove them after a while; strays are kept."""
+    job = _plan_set_aside(node, replicas, are_strays=are_strays)
     try:
         after = node.claims.until_idle(replicas)
         paths = yield partial(node.directory_jobs.run, job, after=after)
@@ -67,16 +67,19 @@ def set_aside(node: Node, replicas: list[Replica]) -> Task[None]:
         # The topic is gone all the same; the next start finds the folders.
         log.error("cannot set aside all folders of %s: %s", replicas[0].key.topic, problem)
         return
-    remove_folders_later(node.world, paths, replicas[0].config.file_delete_delay_ms)
+    if not are_strays:
+        remove_folders_later(node.world, paths, replicas[0].config.file_delete_delay_ms)
 
 
-def _plan_set_aside(node: Node, replicas: list[Replica]) -> Callable[[], list[str]]:
+def _plan_set_aside(
+    node: Node, replicas: list[Replica], *, are_strays: bool
+) -> Callable[[], list[str]]:
     directories = {replica.directory.path: replica.directory for replica in replicas}.values()
     # A topic of the same name must not inherit where this one's logs started.
     checkpoints = [checkpointing.plan_write(node, directory) for directory in directories]
 
     def job() -> list[str]:
-        paths = [_set_one_aside(node, replica) for replica in replicas]
+        paths = [_set_one_aside(node, each, is_stray=are_strays) for each in replicas]
         for write in checkpoints:
             write()
         return paths
@@ -84,9 +87,10 @@ def _plan_set_aside(node: Node, replicas: list[Replica]) -> Callable[[], list[st
     return job
 
 
-def _set_one_aside(node: Node, replica: Replica) -> str:
+def _set_one_aside(node: Node, replica: Replica, *, is_stray: bool) -> str:
     replica.log.close(clean=False)
-    path = replica.directory.rename_for_delete(replica.key)
+    directory, key = replica.directory, replica.key
+    path = directory.rename_stray(key) if is_stray else directory.rename_for_delete(key)
     replica.log.moved_to(path)
     node.placement.drop(replica.key)
     return path

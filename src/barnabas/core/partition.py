@@ -6,7 +6,8 @@
 | follower | from its leader only | what its leader says, up to its own end                         |
 
 A node that hosts the only replica is always its leader. Members of a cluster begin `undecided` and are told by the controller
-(`become_leader`, `become_follower`). Knows nothing of files, requests or other partitions; times are of the clock that never jumps.
+(`become_leader`, `become_follower`). A leader whose session with the store is over, or may be, is `laid down`: it serves nobody
+until it is told to lead, in its epoch or a later one, or to follow. Knows nothing of files, requests or other partitions; times are of the clock that never jumps.
 
 Who is in sync is written in the coordination store before it counts: `plan_in_sync` says what it should be,
 `on_in_sync_sent` that the write is under way, `on_in_sync_written` that it is there. While one is under way, who is in
@@ -48,6 +49,7 @@ class PartitionState:
         "followers",
         "high_watermark",
         "in_sync",
+        "is_laid_down",
         "is_leader",
         "lag_max_ms",
         "leader",
@@ -71,6 +73,8 @@ class PartitionState:
         self.pending_in_sync: tuple[int, ...] | None = None
         self.leader = broker_id
         self.is_leader = True
+        #: It led, and others may lead by now: nobody has said yet.
+        self.is_laid_down = False
         self.leader_epoch = self.leading_since_epoch = leader_epoch
         #: Version of what the store holds on this partition.
         self.partition_epoch = 0
@@ -94,11 +98,16 @@ class PartitionState:
 
     @property
     def is_undecided(self) -> bool:
-        """Tell whether nobody has said yet what this replica is.
-
-        It serves nobody: a log that a crash has cut would call offsets out of range that are not.
-        """
+        """Tell whether nobody has said yet what this replica is."""
         return self.leader_epoch == NO_EPOCH
+
+    @property
+    def serves_nobody(self) -> bool:
+        """Tell whether not even readers are served who may read from followers.
+
+        A log that a crash has cut would call offsets out of range that are not; one that is laid down may lack what others have by now.
+        """
+        return self.is_laid_down or self.leader_epoch == NO_EPOCH
 
     # What the controller says
 
@@ -123,8 +132,9 @@ class PartitionState:
         assert self.broker_id in in_sync, "who leads is in sync"
         assert log_end_offset >= self.high_watermark
         is_new_epoch = leader_epoch > self.leader_epoch
-        known = self.followers if self.is_leader else {}
-        if not self.is_leader:
+        is_new_role = not self.is_leader
+        known = {} if is_new_role else self.followers
+        if is_new_role:
             self.leading_since_epoch = leader_epoch
         self._take(self.broker_id, leader_epoch, partition_epoch, replicas, in_sync)
         self.end_offset, self._now_ms = log_end_offset, now_ms
@@ -135,6 +145,7 @@ class PartitionState:
         }
         if is_new_epoch:
             self.epoch_start_offset = log_end_offset
+        if is_new_epoch or is_new_role:
             for broker_id, follower in self.followers.items():
                 follower.on_epoch(log_end_offset, now_ms, in_sync=broker_id in self.in_sync)
         return True
@@ -157,10 +168,19 @@ class PartitionState:
         self.epoch_start_offset = 0
         return True
 
+    def lay_down(self) -> None:
+        """Lead no longer: others may. The same leadership is news from now on; an older version of it is not."""
+        assert self.is_leader
+        self.is_leader, self.is_laid_down = False, True
+        self.pending_in_sync = None
+        self.followers = {}
+
     def _is_news(self, leader_epoch: int, partition_epoch: int) -> bool:
-        return leader_epoch > self.leader_epoch or (
-            leader_epoch == self.leader_epoch and partition_epoch > self.partition_epoch
-        )
+        if leader_epoch != self.leader_epoch:
+            return leader_epoch > self.leader_epoch
+        if partition_epoch != self.partition_epoch:
+            return partition_epoch > self.partition_epoch
+        return self.is_laid_down
 
     def _take(
         self,
@@ -171,6 +191,7 @@ class PartitionState:
         in_sync: Sequence[int],
     ) -> None:
         self.leader, self.is_leader = leader, leader == self.broker_id
+        self.is_laid_down = False
         self.leader_epoch, self.partition_epoch = leader_epoch, partition_epoch
         self.replicas, self.in_sync = tuple(replicas), tuple(in_sync)
         self.pending_in_sync = None
@@ -222,7 +243,7 @@ class PartitionState:
 
         As in Kafka epochs are compared first: who has another idea of who leads learns that, whatever it asked.
         """
-        if self.is_undecided:
+        if self.serves_nobody:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if client_epoch not in (-1, self.leader_epoch):
             return self.decide_epoch(client_epoch)

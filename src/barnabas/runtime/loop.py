@@ -128,6 +128,9 @@ class Loop:
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
         self._turn_end: list[Callable[[], None]] = []
+        self._on_standstill: Callable[[], None] | None = None
+        self._standstill_ns = 2**62
+        self._idle_wait_s = _IDLE_WAIT_S
         self._stopping = False
         #: Re-entrant, because a signal handler may post while its thread is posting.
         self._closing = threading.RLock()
@@ -186,6 +189,12 @@ class Loop:
         """Make this call once after the events of every turn."""
         self._turn_end.append(call)
 
+    def watch_standstill(self, limit_ms: int, call: Callable[[], None]) -> None:
+        """Make this call first in a turn that begins so long after the one before: the process was stopped, or a call took as long."""
+        self._standstill_ns, self._on_standstill = limit_ms * 1_000_000, call
+        # An idle loop turns often enough not to be taken for one that stands still.
+        self._idle_wait_s = min(_IDLE_WAIT_S, limit_ms / 4000)
+
     def run(
         self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]
     ) -> None:
@@ -220,6 +229,7 @@ class Loop:
     def _run(self) -> None:
         poll, handlers, turn_end = self._poll.poll, self._handlers, self._turn_end
         now_ns = time.monotonic_ns
+        last_ns = now_ns()
         while not self._stopping:
             wait_s = 0.0 if self._is_restless else self._wait_s()
             self._is_restless = False
@@ -227,6 +237,9 @@ class Loop:
             ready = poll(wait_s, 256)
             self.turn_start_ns = now_ns()
             self.ready_count = len(ready)
+            if self.turn_start_ns - last_ns > self._standstill_ns and self._on_standstill:
+                self._on_standstill()
+            last_ns = self.turn_start_ns
             self._idle_ns += self.turn_start_ns - before
             for fd, events in ready:
                 handler = handlers.get(fd)
@@ -271,9 +284,9 @@ class Loop:
         while self._timers and self._timers[0].call is None:
             heapq.heappop(self._timers)
         if not self._timers:
-            return _IDLE_WAIT_S
+            return self._idle_wait_s
         wait_ms = self._timers[0].deadline_ms - self.clock.monotonic_ms()
-        return min(max(wait_ms, 0) / 1000, _IDLE_WAIT_S)
+        return min(max(wait_ms, 0) / 1000, self._idle_wait_s)
 
     def _run_timers(self) -> None:
         now_ms = self.clock.monotonic_ms()

@@ -93,6 +93,9 @@ class Server:
         self._unproven: dict[Connection, int] = {}
         self._looks_at_unproven = False
         loop.at_turn_end(self._on_turn_end)
+        standstill_ms = node.standstill_ms
+        if standstill_ms is not None:
+            loop.watch_standstill(standstill_ms, node.on_stood_still)
         self._book_idle_check()
         self._book_trim()
 

@@ -149,6 +149,7 @@ class Machine:
         self._is_stopping = False
         #: What happens while the process stands still; None while it does not.
         self._held: list[Callable[[], None]] | None = None
+        self._held_since_ms = 0
         self._turn_booked = False
         self._crash_wanted = Crash.PROCESS
         self._restart_us = 0
@@ -354,6 +355,7 @@ class Machine:
         if not self.life.is_over and self._held is None:
             self._note("stands still")
             self._held = []
+            self._held_since_ms = self.clock.monotonic_ms()
             self.store.suspend(self.name, at_once=False)
 
     def unpause(self) -> None:
@@ -363,7 +365,11 @@ class Machine:
         self._note("goes on")
         held, self._held = self._held, None
         self.store.resume(self.name)
-        life = self.life
+        life, node = self.life, self.node
+        assert node is not None
+        stood_ms = self.clock.monotonic_ms() - self._held_since_ms
+        if node.standstill_ms is not None and stood_ms > node.standstill_ms:
+            held.insert(0, node.on_stood_still)
         for call in held:
             if life.is_over:
                 self.scheduler.keep(call)

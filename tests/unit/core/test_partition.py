@@ -339,6 +339,45 @@ def test_after_a_time_as_follower_nothing_is_known_of_the_others():
     assert state.followers[2].end_offset == -1
 
 
+def test_a_leader_that_is_laid_down_serves_nobody():
+    state = leader()
+    state.on_in_sync_sent((1, 2))
+    state.lay_down()
+    assert state.decide_append(1, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert state.decide_acknowledged(5, 5, 1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert state.decide_read(-1, leader_only=False) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert state.decide_follower(2, 5) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert state.plan_in_sync(10 * LAG, ALL) is None
+    assert not state.on_in_sync_written((1, 2), 1)
+    assert not state.on_end_offset(12)
+
+
+def test_a_leader_that_is_laid_down_may_lead_again_in_its_epoch():
+    state = leader()
+    state.on_end_offset(20)
+    state.on_follower_fetch(2, 20, 0, 1)
+    state.on_in_sync_written((1, 2), 3)
+    state.lay_down()
+    assert not lead(state, 5, partition_epoch=2), "the store held something later"
+    assert not lead(state, 4)
+    now_ms = 10 * LAG
+    assert lead(state, 5, partition_epoch=3, in_sync=(1, 2), end_offset=20, now_ms=now_ms)
+    assert not state.serves_nobody
+    assert state.decide_append(1, 1) == ErrorCode.NONE
+    assert state.decide_acknowledged(20, 5, 1) is None, "followers are to be heard of again"
+    assert state.plan_in_sync(now_ms + LAG, ALL) is None, "they have their time to fetch"
+    assert state.plan_in_sync(now_ms + LAG + 1, ALL) == (1,)
+    assert not lead(state, 5, partition_epoch=3), "which is no news any more"
+
+
+def test_a_leader_that_is_laid_down_may_follow():
+    state = leader()
+    state.lay_down()
+    assert follow(state, 6)
+    assert not state.serves_nobody
+    assert state.decide_read(-1, leader_only=False) == ErrorCode.NONE
+
+
 # Following
 
 

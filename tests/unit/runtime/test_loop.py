@@ -108,6 +108,21 @@ def test_the_end_of_a_turn_is_told_after_its_events(loop):
     assert order[-1] == "end"
 
 
+@pytest.mark.parametrize(("limit_ms", "is_told"), [(0, True), (3_600_000, False)])
+def test_a_turn_that_comes_late_begins_with_being_told(loop, limit_ms, is_told):
+    seen = []
+
+    def read():
+        seen.append("event")
+        loop.stop()
+
+    loop.post(read)
+    loop.watch_standstill(limit_ms, lambda: seen.append("stood still"))
+    loop.run_forever()
+    assert seen[0] == ("stood still" if is_told else "event")
+    assert ("stood still" in seen) == is_told
+
+
 def test_polling_again_makes_a_turn_without_waiting_for_events(loop):
     turns, timers = [], []
 
