@@ -6,6 +6,7 @@ import pytest
 from digest_kit import is_same_everywhere
 
 from barnabas.broker import cluster_view, follower, members
+from barnabas.broker.comparison import Comparison
 from barnabas.broker.in_sync import InSyncKeeper
 from barnabas.broker.orders import Orders
 from barnabas.broker.replicas import Replica
@@ -128,6 +129,16 @@ def test_a_broker_that_does_not_register_again_is_found(monkeypatch):
 
     monkeypatch.setattr(members.Members, "on_connected", forget)
     first_violation("work gets done")
+
+
+def test_a_broker_that_leads_on_after_its_session_is_found(monkeypatch):
+    monkeypatch.setattr(Orders, "lay_down", lambda _self: None)
+    first_violation("who leads is registered")
+
+
+def test_a_broker_that_does_not_look_what_went_while_it_was_away_is_found(monkeypatch):
+    monkeypatch.setattr(Comparison, "on_order", lambda *_: None)
+    first_violation("work gets done", start=2)
 
 
 def test_an_order_of_a_store_that_was_put_back_is_found_where_it_is_obeyed(monkeypatch):

@@ -7,14 +7,16 @@ Job: look, and raise a `Violation`. Must not change anything, nor draw from chan
 - **a fenced controller changes nothing**: who begins a leader epoch writes the present controller epoch;
 - **the high watermark never falls** within an epoch on one broker;
 - **replicas agree below the high watermark**: whatever one of them ever called committed, each has it, byte for byte;
-- **the cluster becomes whole**: led, in sync, known to everybody.
+- **who leads is registered**, as far as it knows;
+- **the cluster becomes whole**: led, in sync, known to everybody; nobody knows or hosts what the store does not have.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.broker import cluster_znodes
+from barnabas.broker import cluster_znodes, znodes
+from barnabas.model.ids import topic_id_from_text
 from barnabas.sim.violation import Violation
 from barnabas.wire import batch as batches
 
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
 _STATE: Final = "/state"
 #: Of every topic; more only while replicas are being moved.
 REPLICATION_FACTOR: Final = 3
+
+
+#: A partition and the id of its topic: one that is made again has another log.
+_LogId = tuple[str, int, bytes]
 
 
 class _Batch(NamedTuple):
@@ -61,6 +67,8 @@ class StoreChecker:
         for path in sorted(paths):
             if path.endswith(_STATE) and path in tree:
                 self._on_state(path, cluster_znodes.read_state(tree[path]))
+            elif self._states.pop(path, None) is not None:  # deleted: it may be made again
+                self._leaders = {key: one for key, one in self._leaders.items() if key[0] != path}
 
     def _on_state(self, path: str, state: cluster_znodes.StoredState) -> None:
         before = self._states.get(path)
@@ -110,10 +118,10 @@ class NodeChecker:
         """Have seen nothing."""
         self._machines = machines
         self._store = store
-        #: (partition, epoch) -> (broker, which of its lives).
-        self._leaders: dict[tuple[Key, int], tuple[int, int]] = {}
-        self._watermarks: dict[tuple[int, int, Key], tuple[int, int]] = {}
-        self._committed: dict[Key, dict[int, _Batch]] = {}
+        #: (log, epoch) -> (broker, which of its lives).
+        self._leaders: dict[tuple[_LogId, int], tuple[int, int]] = {}
+        self._watermarks: dict[tuple[int, int, _LogId], tuple[int, int]] = {}
+        self._committed: dict[_LogId, dict[int, _Batch]] = {}
 
     def look(self) -> None:
         """Compare what the nodes believe."""
@@ -122,7 +130,13 @@ class NodeChecker:
                 self._look_at(broker, machine.life.number, replica)
 
     def _look_at(self, broker: int, life: int, replica: Replica) -> None:
-        state, key = replica.state, (replica.key.topic, replica.key.partition)
+        state, key = replica.state, _log_id(replica)
+        node = self._machines[broker].node
+        assert node is not None
+        if state.is_leader and not node.members.is_registered and not self._store.was_put_back:
+            raise Violation(
+                "who leads is registered", f"broker {broker} leads {key[0]}-{key[1]} and is not"
+            )
         # One that knows of nothing later follows a store that was put back; it finds nobody to commit with.
         if state.is_leader and not self._store.was_put_back:
             who = (broker, life)
@@ -152,7 +166,7 @@ class NodeChecker:
                     self._compare(broker, replica, files)
 
     def _compare(self, broker: int, replica: Replica, files: Mapping[str, bytes]) -> None:
-        key = (replica.key.topic, replica.key.partition)
+        key = _log_id(replica)
         committed = self._committed.setdefault(key, {})
         expected = 0
         for base_offset, found in _batches(replica, files):
@@ -188,7 +202,33 @@ class NodeChecker:
                 found.append(f"{key[0]}-{key[1]} has no state")
             else:
                 found += self._partition_missing(key, cluster_znodes.read_state(node))
+        if not self._store.was_put_back:
+            for broker, machine in self._machines.items():
+                found += self._strange(broker, machine)
         return found
+
+    def _strange(self, broker: int, machine: Machine) -> Iterator[str]:
+        """Say what a broker knows or hosts that the store does not have."""
+        if machine.node is None:
+            return
+        tree, known = self._store.tree, machine.node.topics.by_name
+        paths = [path for path in tree if path.startswith(znodes.TOPICS + "/")]
+        stored = {
+            path.rpartition("/")[2]: cluster_znodes.read_topic(tree[path])
+            for path in paths
+            if path.count("/") == znodes.TOPICS.count("/") + 1
+        }
+        for name in sorted(known.keys() ^ stored.keys()):
+            is_gone = name in known
+            yield f"broker {broker} {'knows' if is_gone else 'does not know'} topic {name}"
+        for replica in _replicas(machine):
+            topic = stored.get(replica.key.topic)
+            if (
+                topic is None
+                or topic_id_from_text(topic.id_text) != replica.topic.id
+                or broker not in topic.replicas.get(replica.key.partition, ())
+            ):
+                yield f"broker {broker} hosts {replica.key}, which is not there"
 
     def _partition_missing(self, key: Key, stored: cluster_znodes.StoredState) -> Iterator[str]:
         name = f"{key[0]}-{key[1]}"
@@ -209,6 +249,10 @@ class NodeChecker:
                 for one in _replicas(self._machines[broker])
             ):
                 yield f"{name}: broker {broker} knows nothing of epoch {stored.leader_epoch}"
+
+
+def _log_id(replica: Replica) -> _LogId:
+    return replica.key.topic, replica.key.partition, replica.topic.id
 
 
 def _replicas(machine: Machine) -> list[Replica]:

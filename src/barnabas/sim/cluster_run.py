@@ -13,6 +13,7 @@ from barnabas.sim.cluster import Cluster
 from barnabas.sim.cluster_admin import ClusterAdmin, TopicPlan
 from barnabas.sim.cluster_checkers import NodeChecker, StoreChecker
 from barnabas.sim.cluster_consumer import ClusterAuditor, ClusterConsumer
+from barnabas.sim.cluster_deleter import ClusterDeleter
 from barnabas.sim.cluster_faults import ClusterFaults
 from barnabas.sim.cluster_producer import ClusterProducer
 from barnabas.sim.history import History
@@ -35,6 +36,8 @@ PATIENCE_US: Final = 30 * SECOND
 SETTLING_US: Final = 3 * SECOND
 #: In a part of the runs somebody moves replicas and leaders about.
 MOVES_LIKELIHOOD: Final = 0.4
+#: In a part of them somebody makes and deletes topics.
+DELETIONS_LIKELIHOOD: Final = 0.4
 LOOK_US: Final = 40 * MS
 COMPARE_US: Final = 900 * MS
 
@@ -84,6 +87,9 @@ class ClusterRun:
             and not self.faults.is_put_back
         )
         self.admin = ClusterAdmin(networks, topics, moves=moves)
+        # A store that was put back does not know which topics were deleted.
+        deletes = self.scheduler.chance("deletions").random() < DELETIONS_LIKELIHOOD
+        self.deleter = ClusterDeleter(networks) if deletes and not self.faults.is_put_back else None
         self.producers = [self._producer(number) for number in range(chance.randint(1, 3))]
         self.consumers = [
             ClusterConsumer(f"c{number}", networks, self.history, self.keys)
@@ -93,7 +99,8 @@ class ClusterRun:
             self.faults.clients[broker] = [one.lines[broker].name for one in self._clients()]
 
     def _clients(self) -> list[ClusterClient]:
-        return [self.admin, *self.producers, *self.consumers]
+        deleters = [] if self.deleter is None else [self.deleter]
+        return [self.admin, *deleters, *self.producers, *self.consumers]
 
     def _topic(self, number: int) -> TopicPlan:
         chance = self._chance
@@ -125,6 +132,8 @@ class ClusterRun:
         self.scheduler.run(lambda: False, TROUBLE_US)
         self.faults.heal()
         self.admin.rest()
+        if self.deleter is not None:
+            self.deleter.rest()
         self._finish_work()
         self._become_whole()
         self._audit()
