@@ -109,6 +109,8 @@ class Orders:
     def _refuse(
         self, request: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest, number: int
     ) -> ErrorCode:
+        if not self._node.members.may_be_ordered:
+            return ErrorCode.STALE_BROKER_EPOCH  # it stops, and was not registered in time
         return self.refusal(
             request.controller_id, request.controller_epoch, request.broker_epoch, number
         )

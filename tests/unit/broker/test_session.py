@@ -119,6 +119,16 @@ def test_no_order_for_a_registration_that_is_over_is_taken(member):
     assert answers == [(ErrorCode.STALE_BROKER_EPOCH, None)]
 
 
+def test_who_stops_before_it_is_registered_takes_no_order(member):
+    order = role(member, 1, state_of(member).leader_epoch + 1)
+    member.events.expire()
+    answers = begin(member, order)
+    member.node.stopping = True
+    member.events.advance(100)
+    assert answers == [(ErrorCode.STALE_BROKER_EPOCH, None)]
+    assert not state_of(member).is_leader
+
+
 # A process that stood still
 
 
