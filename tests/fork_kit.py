@@ -27,7 +27,7 @@ def fork_server(*modules):
 class ForkServer:
     """Forks whoever asks for it, on any thread."""
 
-    def __init__(self, modules):
+    def __init__(self, modules, environ=None):
         self._socket, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -35,6 +35,7 @@ class ForkServer:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                env=environ,
             )
         self._lock = threading.Lock()
 

@@ -244,13 +244,17 @@ class BrokerProcess:
             raise AssertionError(f"exit code {code} before ready:\n{self.log[-4000:]}")
         self.addresses = line.split()[1].split(",")
 
+    def _server(self):
+        """Who forks it."""
+        return fork_server(*BROKER_MODULES)
+
     def _start(self, arguments):
         stdout, theirs = os.pipe()
         try:
             with self.log_path.open("a") as log, Path(os.devnull).open() as nothing:
                 self._log_start = log.tell()
                 streams = nothing.fileno(), theirs, log.fileno()
-                process = fork_server(*BROKER_MODULES).start(arguments, *streams)
+                process = self._server().start(arguments, *streams)
         finally:
             os.close(theirs)
         process.stdout = os.fdopen(stdout)
