@@ -1,5 +1,5 @@
 // A scenario for franz-go against the broker named by the first argument; topics start with the second. With a third, "groups" or
-// "transactions", it is the one in groups.go or transactions.go.
+// "transactions", it is the one in groups.go or transactions.go. With "oracle" alone it is a driver of the load of tests/oracle.
 // It prints one line per step that held and ends with 1 at the first that did not.
 package main
 
@@ -214,6 +214,10 @@ func configured(ctx context.Context, admin *kadm.Client, topic, name string) str
 }
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "oracle" {
+		oracle()
+		return
+	}
 	seed, prefix = os.Args[1], os.Args[2]
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
