@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
+from cluster_kit import wait_until
 from oracle.jobs import note
 
 HERE = Path(__file__).parent
@@ -23,7 +25,7 @@ PYTHON = {
 
 
 class Clients:
-    """All drivers of one load. Leaving the block stops them and waits for their last words."""
+    """All drivers of one load. `stop` has them send no more; leaving the block closes them."""
 
     def __init__(self, ledger, jobs, folder, *, may_give_up=False):
         """`jobs`: the command of a driver and what its clients are to do, for each driver."""
@@ -34,7 +36,7 @@ class Clients:
         #: How each client ended.
         self.ended = {}
         self._drivers = []
-        for command, ours in jobs:
+        for _, ours in jobs:
             for job in ours:
                 ledger.add_client(job.client, job.promise)
         for number, (command, ours) in enumerate(jobs):
@@ -45,12 +47,17 @@ class Clients:
 
     def __exit__(self, failure, *_):
         for driver in self._drivers:
-            driver.tell_to_stop()
+            driver.close()
         for driver in self._drivers:
             driver.finish(0 if failure else STOP_S)
-        if failure is None and not self._may_give_up:
-            troubles = {name: why for name, why in self.ended.items() if why != "done"}
-            assert not troubles, troubles
+
+    def stop(self):
+        """Have all clients send no more, and wait for their last words."""
+        for driver in self._drivers:
+            driver.stop()
+        wait_until(lambda: self.are_done, f"all but {sorted(self.ended)} are over", STOP_S)
+        troubles = {name: why for name, why in self.ended.items() if why != "done"}
+        assert self._may_give_up or not troubles, troubles
 
     def hear(self, line):
         """A driver has written a line."""
@@ -83,6 +90,7 @@ class _Driver:
         self._process.stdin.write("".join(f"{job.line()}\n" for job in jobs) + "\n")
         self._process.stdin.flush()
         self._problem = None
+        self._is_closed = False
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
@@ -90,15 +98,23 @@ class _Driver:
         try:
             for line in self._process.stdout:
                 self._clients.hear(line.rstrip("\n"))
-        except Exception as problem:  # told to who waits for the driver
+        except Exception as problem:  # noqa: BLE001  (told to who waits for the driver)
             self._problem = problem
 
     @property
     def is_done(self):
+        assert self._process.poll() is None or self._is_closed, self._told()
+        assert self._problem is None, f"{self._problem!r}; {self._told()}"
         return all(job.client in self._clients.ended for job in self._jobs)
 
-    def tell_to_stop(self):
-        self._process.stdin.close()
+    def stop(self):
+        self._process.stdin.write("stop\n")
+        self._process.stdin.flush()
+
+    def close(self):
+        self._is_closed = True
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
 
     def finish(self, patience_s):
         try:
@@ -110,10 +126,11 @@ class _Driver:
         self._thread.join(STOP_S)
         self._process.stdout.close()
         if patience_s:
-            told = f"{self._command[0]}: {self._errors.read_text()[-TOLD_BYTES:]}"
-            assert self._problem is None, f"{self._problem!r}; {told}"
-            assert code == 0, f"exit code {code}; {told}"
-            assert self.is_done, told
+            assert self._problem is None, f"{self._problem!r}; {self._told()}"
+            assert code == 0, f"exit code {code}; {self._told()}"
+
+    def _told(self):
+        return f"{self._command[0]}: {self._errors.read_text()[-TOLD_BYTES:]}"
 
 
 def _environ():

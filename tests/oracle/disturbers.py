@@ -66,7 +66,7 @@ class Disturber:
                 self.once()
                 self.count += 1
             self.restore()
-        except Exception as problem:  # told to who ends the block
+        except Exception as problem:  # noqa: BLE001  (told to who ends the block)
             self._problem = problem
 
     def __enter__(self):
@@ -169,7 +169,8 @@ def give_rights(settings, user, operations, kind, name="*"):
         AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
         for operation in operations
     ]
-    for done in AdminClient(settings).create_acls(allowed).values():
+    admin = AdminClient(settings)
+    for done in admin.create_acls(allowed).values():
         done.result(PATIENCE_S)
 
 

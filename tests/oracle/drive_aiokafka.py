@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 
 from aiokafka import AIOKafkaProducer
 from oracle.driving import Load, read_jobs, say
@@ -36,24 +37,23 @@ def settings_of(job):
     return settings
 
 
-async def run(job, closed):
+async def run(job, stopped, closed):
     load = Load(job)
+    producer = AIOKafkaProducer(**settings_of(job))
     try:
-        producer = AIOKafkaProducer(**settings_of(job))
         await asyncio.wait_for(producer.start(), ENOUGH_S)
-        try:
-            while not closed.is_set() and load.sent < load.limit:
-                if job.get("transactional"):
-                    await transaction(producer, load)
-                else:
-                    await burst(producer, load)
-                await asyncio.sleep(load.pause_s)
-        finally:
-            await asyncio.wait_for(producer.stop(), ENOUGH_S)
-    except Exception as problem:  # whatever it is, the driver's caller is to know
+        while not stopped.is_set() and load.sent < load.limit:
+            if job.get("transactional"):
+                await transaction(producer, load)
+            else:
+                await burst(producer, load)
+            await asyncio.sleep(load.pause_s)
+    except Exception as problem:  # noqa: BLE001  (whatever it is, the driver's caller is to know)
         say(f"{load.client} over {type(problem).__name__} {problem}")
     else:
         say(f"{load.client} over done")
+        await asyncio.get_running_loop().run_in_executor(None, closed.wait)
+    await asyncio.wait_for(producer.stop(), ENOUGH_S)
 
 
 async def transaction(producer, load):
@@ -75,20 +75,22 @@ async def burst(producer, load):
         try:
             sent = await producer.send(topic, value, partition=partition)
             waiting.append((topic, partition, number, sent))
-        except Exception as problem:  # refused before it was sent
+        except Exception as problem:  # noqa: BLE001  (refused before it was sent)
             outcomes.append((topic, partition, number, None, type(problem).__name__))
     for topic, partition, number, sent in waiting:
         try:
             told = await sent
             outcomes.append((topic, partition, number, told and told.offset, None))
-        except Exception as problem:
+        except Exception as problem:  # noqa: BLE001  (given up)
             outcomes.append((topic, partition, number, None, type(problem).__name__))
     load.tell(outcomes)
 
 
 async def main():
-    jobs, closed = read_jobs()
-    await asyncio.gather(*(run(job, closed) for job in jobs))
+    jobs, *events = read_jobs()
+    waiting = ThreadPoolExecutor(len(jobs))
+    asyncio.get_running_loop().set_default_executor(waiting)
+    await asyncio.gather(*(run(job, *events) for job in jobs))
 
 
 if __name__ == "__main__":

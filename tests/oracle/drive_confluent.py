@@ -46,10 +46,10 @@ def settings_of(job):
 class Client:
     """One producer and its load."""
 
-    def __init__(self, job, stopped):
+    def __init__(self, job, stopped, closed):
         self._job = job
         self._load = Load(job)
-        self._stopped = stopped
+        self._stopped, self._closed = stopped, closed
         self._outcomes = []
         self._producer = Producer({**settings_of(job), "error_cb": self._on_error})
         self._fatal = None
@@ -57,10 +57,11 @@ class Client:
     def run(self):
         try:
             self._run()
-        except Exception as problem:  # whatever it is, the driver's caller is to know
+        except Exception as problem:  # noqa: BLE001  (whatever it is, the driver's caller is to know)
             say(f"{self._load.client} over {type(problem).__name__} {problem}")
         else:
             say(f"{self._load.client} over {self._fatal or 'done'}")
+            self._closed.wait()
 
     def _run(self):
         load = self._load
@@ -124,8 +125,8 @@ class Client:
 
 
 if __name__ == "__main__":
-    jobs, closed = read_jobs()
-    threads = [threading.Thread(target=Client(job, closed).run) for job in jobs]
+    jobs, *events = read_jobs()
+    threads = [threading.Thread(target=Client(job, *events).run) for job in jobs]
     for thread in threads:
         thread.start()
     for thread in threads:

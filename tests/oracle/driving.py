@@ -32,22 +32,29 @@ def now_ms():
 
 
 def read_jobs():
-    """The jobs on standard input, and an event that is set when that is closed."""
+    """The jobs on standard input, and two events: clients are to stop; they may close."""
     jobs = []
-    for line in sys.stdin:
-        if not line.strip():
-            break
+    while line := _line():
         jobs.append(read_job(line))
-    closed = threading.Event()
+    stopped, closed = threading.Event(), threading.Event()
 
     def watch():
-        # Not sys.stdin: a thread that holds its lock would keep the program from ending.
+        _line()
+        stopped.set()
         while os.read(0, 100):
             pass
         closed.set()
 
     threading.Thread(target=watch, daemon=True).start()
-    return jobs, closed
+    return jobs, stopped, closed
+
+
+def _line():
+    """The next line. Not by sys.stdin: a thread that holds its lock would keep the program from ending."""
+    line = b""
+    while (byte := os.read(0, 1)) not in (b"", b"\n"):
+        line += byte
+    return line.decode().strip()
 
 
 class Load:

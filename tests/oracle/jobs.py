@@ -1,7 +1,8 @@
 """What a client of the load is told to do, and what it says of it.
 
-A driver is a program that runs clients of one library. It reads jobs, one a line, `KEY=VALUE` with spaces between; an empty line ends them. It
-sends until its standard input is closed or every client has sent `limit` records of a kilobyte (larger ones count for more), and writes a line for each thing that happens:
+A driver is a program that runs clients of one library. It reads jobs, one a line, `KEY=VALUE` with spaces between; an empty line ends them. Each
+client sends until the next line comes, or until it has sent `limit` records of a kilobyte (larger ones count for more). It closes its
+connections when standard input is closed: what was sent with acks=0 has arrived by then. A driver writes a line for each thing that happens:
 
     CLIENT send TOPIC PARTITION FIRST COUNT TIME_MS      a burst begins: records from the number FIRST on
     CLIENT ack TOPIC PARTITION FIRST COUNT OFFSET        acknowledged, at offsets from OFFSET on; -1 if that was not told
@@ -67,6 +68,7 @@ class Job:
         return Promise(
             at_most_once=self.idempotent or bool(self.transactional) or not self.retries,
             keeps=self.keeps,
+            is_silent=self.acks == "0",
             is_transactional=bool(self.transactional),
         )
 

@@ -59,6 +59,8 @@ class Promise:
     at_most_once: bool = True
     #: What it takes for acknowledged is there: not with acks=0 where connections break, nor with acks=1 where leaders change.
     keeps: bool = True
+    #: acks=0: that it was sent is all that is known.
+    is_silent: bool = False
     is_transactional: bool = False
 
 
@@ -183,7 +185,8 @@ class Ledger:
         stream = self._streams[topic, partition][client]
         assert first + count <= len(stream.said), f"{client} was told of what it never sent"
         stream.said[first : first + count] = bytes([Said.ACKNOWLEDGED]) * count
-        if offset >= 0:
+        # Some libraries invent offsets where nobody told them any.
+        if offset >= 0 and not self._promises[client].is_silent:
             stream.acks.append((first, count, offset))
         self.figures.acknowledged += count
 
@@ -225,13 +228,16 @@ class Ledger:
         """Where anything was sent."""
         return sorted(self._streams)
 
-    def expects(self, topic: str, partition: int) -> int:
-        """Count what must be there."""
+    def awaits(self, topic: str, partition: int) -> int:
+        """Count what must be there and may still be on its way, since its clients asked for no answer."""
         streams = self._streams.get((topic, partition), {})
+        promises = self._promises
+        if not any(promises[client].keeps and promises[client].is_silent for client in streams):
+            return 0
         return sum(
             stream.said.count(Said.ACKNOWLEDGED)
             for client, stream in streams.items()
-            if self._promises[client].keeps
+            if promises[client].keeps
         )
 
     def has_transactions(self, topic: str, partition: int) -> bool:

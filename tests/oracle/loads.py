@@ -51,17 +51,20 @@ def one_round(jobs, disturbers_of, folder, seconds, settings, *, seed, may_give_
     folder.mkdir(exist_ok=True)
     began_s = time.monotonic()
     clients = Clients(ledger, jobs, folder, may_give_up=may_give_up)
-    with clients, contextlib.ExitStack() as stack:
-        disturbers = [stack.enter_context(each) for each in disturbers_of(clients)]
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not clients.are_done:
-            time.sleep(LOOK_S)
-    sent_s = time.monotonic() - began_s
-    found = verdict(audit_all(ledger, settings))
-    assert found is None, f"ORACLE_SEED={seed}: {found}"
+    with clients:
+        with contextlib.ExitStack() as stack:
+            disturbers = [stack.enter_context(each) for each in disturbers_of(clients)]
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline and not clients.are_done:
+                time.sleep(LOOK_S)
+        clients.stop()
+        sent_s, reads_s = time.monotonic() - began_s, time.monotonic()
+        found = verdict(audit_all(ledger, settings))
+        assert found is None, f"ORACLE_SEED={seed}: {found}"
+    reads_s = time.monotonic() - reads_s
     troubles = {name: why for name, why in clients.ended.items() if why != "done"}
     faults = ", ".join(map(str, disturbers))
-    return f"{ledger.figures} in {sent_s:.0f} s; {faults}{f'; gave up: {troubles}' if troubles else ''}"
+    return f"{ledger.figures} in {sent_s:.0f} and {reads_s:.0f} s; {faults}{f'; gave up: {troubles}' if troubles else ''}"
 
 
 def assert_unbroken(broker):
@@ -199,6 +202,11 @@ class Secure:
 
 class Clustered:
     """Three brokers, of which one after the other is killed, stopped or asleep."""
+
+    SETTINGS = (
+        *Plain.SETTINGS, "replica.lag.time.max.ms=2000", "offsets.topic.replication.factor=3",
+        "transaction.state.log.replication.factor=3", "transaction.state.log.min.isr=2",
+    )  # fmt: skip
 
     def __init__(self, cluster, commands):
         self._cluster, self._commands = cluster, commands

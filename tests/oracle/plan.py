@@ -17,10 +17,6 @@ BURSTS = (LANES, SMALL, LARGE, MIXED)
 ALWAYS_TRY_AGAIN = ("aiokafka", "franz")
 
 
-#: Libraries that lose what was sent with acks=0 and not written yet when they are closed.
-NOT_WAITING = ("aiokafka",)
-
-
 @dataclass(frozen=True)
 class Kind:
     """One kind of client."""
@@ -64,7 +60,6 @@ def draw(rng, library, kinds, targets, limit, tag="", **options):
             "random": rng.random() < 0.3,
             "linger_ms": rng.choice((0, 1, 5, 20)),
             "limit": limit,
-            "keeps": kind.acks != "0" or library not in NOT_WAITING,
         }
         jobs.append(Job(**{**job, **options}))
     return jobs

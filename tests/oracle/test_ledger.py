@@ -198,10 +198,20 @@ def test_streams_do_not_disturb_each_other():
     ]
     assert told(ledger, records) is None
     assert ledger.partitions() == [("t", 0), ("t", 1)]
-    assert ledger.expects("t", 0) == 4
 
 
 def test_a_verdict_tells_the_first_faults_and_how_many_there_are():
     found = told(ledger_of(count=20), [])
     assert found.startswith("20 faults; not lost: t-0 c 0 ")
     assert found.count("not lost") == 5
+
+
+def test_who_reads_waits_for_what_nobody_was_asked_about():
+    assert ledger_of().awaits("t", 0) == 0
+    assert ledger_of(Promise(is_silent=True)).awaits("t", 0) == 3
+    assert ledger_of(Promise(is_silent=True, keeps=False)).awaits("t", 0) == 0
+
+
+def test_an_offset_that_no_broker_has_told_means_nothing():
+    ledger = ledger_of(Promise(is_silent=True))
+    assert told(ledger, [(5 + at, value) for at, value in log(0, 1, 2)]) is None

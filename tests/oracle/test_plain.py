@@ -7,8 +7,8 @@ from oracle.loads import Plain, assert_unbroken, drawn_seed
 
 log = logging.getLogger(__name__)
 
-SECONDS = 6
-LIMIT = 8_000
+SECONDS = 4
+LIMIT = 4_000
 
 
 def test_partitions_hold_what_was_acknowledged(commands, tmp_path):

@@ -8,8 +8,8 @@ from security_kit import make_certificates, make_scram_users
 
 log = logging.getLogger(__name__)
 
-SECONDS = 6
-LIMIT = 6_000
+SECONDS = 4
+LIMIT = 3_000
 
 
 def test_partitions_hold_what_was_acknowledged(commands, tmp_path):

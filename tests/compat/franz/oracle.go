@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"math/rand"
 	"os"
 	"sort"
@@ -63,21 +64,19 @@ func oracle() {
 		}
 		jobs = append(jobs, one)
 	}
-	closed := make(chan struct{})
+	stopped, closed := make(chan struct{}), make(chan struct{})
 	go func() {
-		for {
-			if _, err := input.ReadByte(); err != nil {
-				close(closed)
-				return
-			}
-		}
+		input.ReadString('\n')
+		close(stopped)
+		io.Copy(io.Discard, input)
+		close(closed)
 	}()
 	var all sync.WaitGroup
 	for _, one := range jobs {
 		all.Add(1)
 		go func() {
 			defer all.Done()
-			(&loader{job: one, closed: closed, next: map[place]int{}}).run()
+			(&loader{job: one, stopped: stopped, next: map[place]int{}}).run(closed)
 		}()
 	}
 	all.Wait()
@@ -85,13 +84,13 @@ func oracle() {
 
 type loader struct {
 	job
-	closed chan struct{}
-	client *kgo.Client
-	rng    *rand.Rand
-	places []place
-	next   map[place]int // the number of the next record
-	bursts int
-	sent   int
+	stopped chan struct{}
+	client  *kgo.Client
+	rng     *rand.Rand
+	places  []place
+	next    map[place]int // the number of the next record
+	bursts  int
+	sent    int
 }
 
 func (l *loader) options() []kgo.Opt {
@@ -131,14 +130,14 @@ func (l *loader) options() []kgo.Opt {
 
 func (l *loader) isOver() bool {
 	select {
-	case <-l.closed:
+	case <-l.stopped:
 		return true
 	case <-time.After(time.Duration(l.number("pause_ms")) * time.Millisecond):
 		return l.sent >= l.number("limit")
 	}
 }
 
-func (l *loader) run() {
+func (l *loader) run(closed chan struct{}) {
 	l.rng = rand.New(rand.NewSource(int64(l.number("seed"))))
 	for _, target := range strings.Split(l.job["targets"], ",") {
 		topic, partition, _ := strings.Cut(target, ":")
@@ -159,6 +158,7 @@ func (l *loader) run() {
 		why = strings.ReplaceAll(err.Error(), "\n", " ")
 	}
 	say(l.job["client"] + " over " + why)
+	<-closed
 }
 
 func (l *loader) transaction() error {

@@ -25,6 +25,7 @@ public final class Oracle extends Thread {
 
     private record Outcome(Place place, int number, long offset, String why) {}
 
+    private static final CountDownLatch STOPPED = new CountDownLatch(1);
     private static final CountDownLatch CLOSED = new CountDownLatch(1);
 
     private final Map<String, String> job;
@@ -58,9 +59,11 @@ public final class Oracle extends Thread {
         }
         Thread watch = new Thread(() -> {
             try {
+                input.readLine();
+                STOPPED.countDown();
                 while (input.read() >= 0) {}
             } catch (IOException ignored) {
-                // It is closed as well.
+                STOPPED.countDown();
             }
             CLOSED.countDown();
         });
@@ -127,7 +130,6 @@ public final class Oracle extends Thread {
 
     @Override
     public void run() {
-        String why = "done";
         try (KafkaProducer<byte[], byte[]> made =
                 new KafkaProducer<>(settings(), new ByteArraySerializer(), new ByteArraySerializer())) {
             producer = made;
@@ -135,17 +137,18 @@ public final class Oracle extends Thread {
                 producer.initTransactions();
             }
             int limit = Integer.parseInt(job("limit"));
-            while (sent < limit && !CLOSED.await(Long.parseLong(job("pause_ms")), TimeUnit.MILLISECONDS)) {
+            while (sent < limit && !STOPPED.await(Long.parseLong(job("pause_ms")), TimeUnit.MILLISECONDS)) {
                 if (isTransactional()) {
                     transact();
                 } else {
                     burst();
                 }
             }
+            say(job("client") + " over done");
+            CLOSED.await();
         } catch (Exception problem) {
-            why = problem.toString().replace('\n', ' ');
+            say(job("client") + " over " + problem.toString().replace('\n', ' '));
         }
-        say(job("client") + " over " + why);
     }
 
     private void transact() {
