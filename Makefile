@@ -89,8 +89,8 @@ fuzz: $(STAMP) ## Fuzz every API and version, for SECONDS=600 a lone broker, the
 compat: $(SPARK_STAMP) peers $(NEEDED) ## Real clients against a real broker
 	$(TESTED) $(BIN)/pytest tests/compat $(ARGS)
 
-chaos: $(SPARK_STAMP) $(NEEDED) ## kill -9, full disks, hostile clients, broken clusters: CHAOS_ROUNDS=20, CHAOS_SEED=N again
-	CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),20) $(TESTED) $(BIN)/pytest tests/chaos tests/pipelines/test_pipeline_process.py tests/pipelines/templates/test_once.py tests/pipelines/templates/test_standalone.py -o log_cli=true -o log_cli_level=WARNING $(ARGS)
+chaos: $(SPARK_STAMP) $(NEEDED) ## kill -9, full disks, hostile clients, broken clusters: CHAOS_ROUNDS=20, CHAOS_SEED=N again; ORACLE_SECONDS=3600
+	CHAOS_ROUNDS=$(or $(CHAOS_ROUNDS),20) $(TESTED) $(BIN)/pytest tests/chaos tests/oracle tests/pipelines/test_pipeline_process.py tests/pipelines/templates/test_once.py tests/pipelines/templates/test_standalone.py -o log_cli=true -o log_cli_level=WARNING $(ARGS)
 
 demo: $(SPARK_STAMP) $(NEEDED) ## A broker, generators and two pipelines, live, in two minutes: SECONDS=60
 	@$(BUSY) $(BIN)/python tools/demo.py $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)

@@ -33,8 +33,11 @@ from oracle.shapes import client_tls
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.05
+#: Clients whose requests go lanes send so many times what others send: these meet in few of their requests.
+LANES_MORE = 8
 #: What a broker logs when it has found a fault of its own, or was sent what no client of this load sends.
 BROKEN = ("Traceback", "was still in use after its end", "a frame claims", "closing: a fault")
+LANE_TOPICS = ("eu", "us", "af", "oc")
 ALICE, BOB = "alice", "bob"
 PASSWORDS = {ALICE: "alice-hush-2", BOB: "bob-hush-3"}
 CLIENT = {"log_level": 0, "metadata.recovery.strategy": "none"}
@@ -86,10 +89,11 @@ class Plain:
         self._commands = commands
 
     def run(self, seed, folder, seconds, limit):
+        """Run one round; what to tell of it."""
         rng = random.Random(seed)
         tag = f"p{seed}"
         # Names of one length: requests for them can be the same but for these few bytes.
-        calm = {f"{tag}-eu": 1, f"{tag}-us": 1, f"{tag}-as": 3}
+        calm = {f"{tag}-{name}": 1 for name in LANE_TOPICS} | {f"{tag}-as": 3}
         changed, reborn = {f"{tag}-ch": 2}, {f"{tag}-r1": 1, f"{tag}-r2": 1}
         topics = calm | changed | reborn
         make_topics(self._settings, topics)
@@ -118,13 +122,13 @@ class Plain:
         return told
 
     def _lanes(self, tag, limit):
-        """Two clients that send bursts of gzip and then one record at a time, each to a topic of its own."""
+        """Clients that send bursts of gzip and then one record at a time, each to a topic of its own."""
         return [
             Job(
                 f"lanes-{topic}", self._bootstrap, f"{tag}-{topic}:0", codec="gzip", acks="1", retries=False,
-                bursts=LANES, limit=limit,
+                bursts=LANES, limit=LANES_MORE * limit,
             )
-            for topic in ("eu", "us")
+            for topic in LANE_TOPICS
         ]  # fmt: skip
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from oracle.jobs import Job
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-#: Bursts of which each is opened in the background where it is compressed, and requests of one record behind them: these go lanes.
-LANES = "3000x200,1x200,1x200,1x200"
+#: Bursts that are opened in the background where they are compressed, and have about the length of the requests of one record behind them: these go lanes.
+LANES = "2000x300,1x300,1x300,1x300"
 SMALL = "40x60,1x20,1x20,1x20,1x20"
 LARGE = "2x250000,1x900000,1x20,1x20,100x3000"
 MIXED = "500x300,1x20,20x9000,1x20"

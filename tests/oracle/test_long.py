@@ -10,6 +10,7 @@ import pytest
 from chaos.wire_kit import BrokerProcess
 from cluster_kit import ROUNDS, Cluster, only_in_make_chaos
 from oracle.loads import PASSWORDS, Clustered, Plain, Secure, assert_unbroken, drawn_seed
+from oracle.planted_kit import PlantedBroker
 from security_kit import make_certificates, make_scram_users
 
 log = logging.getLogger(__name__)
@@ -21,6 +22,7 @@ SECONDS = int(os.environ.get("ORACLE_SECONDS") or 20 * ROUNDS)
 ROUND_S = 20
 #: What bounds memory: some bytes for each of so many records of each client, until its round is judged.
 LIMIT = 40_000
+PLANTED_ROUNDS = 10
 
 
 def run_rounds(world, folder):
@@ -46,6 +48,16 @@ def test_plain(commands, tmp_path):
         run_rounds(Plain(broker, commands), tmp_path / "drivers")
         assert broker.terminate() == 0
         assert_unbroken(broker)
+
+
+def test_the_load_of_real_clients_finds_a_planted_fault(commands, tmp_path):
+    """The lane that was opened after a wait: by no shape of ours, but by luck, as users would have found it."""
+    with PlantedBroker("lane", tmp_path / "data", settings=Plain.SETTINGS) as broker:
+        world = Plain(broker, commands)
+        with pytest.raises(AssertionError, match=r"in its place: \S+ \S+ \d+ stands in"):
+            for seed in range(PLANTED_ROUNDS):
+                world.run(seed, tmp_path / "drivers", ROUND_S, LIMIT)
+        broker.kill()
 
 
 def test_secure(commands, tmp_path):
