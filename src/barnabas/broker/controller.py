@@ -180,7 +180,7 @@ class Office:
             def decide(machine: Controller) -> Effects:
                 answer, effects = question(machine)
 
-                # Answered at the end of the event, when everything that follows is written.
+                # Answered at the end of the event, when everything that follows is written; if the term ends before, nobody knows whether it is.
                 def written(ok: bool, _error: BaseException | None) -> None:
                     self._answer(asker, answer if ok else None)
 
@@ -324,12 +324,17 @@ class Office:
         return (yield from events.read_topics(self, [write.topic]))
 
     def _delete_topic(self, topic: str) -> Task[Effects]:
-        node = self._node
+        """Take a topic away, however often that has to be tried: after a try of which nobody knows another one may have its name."""
+        node, known = self._node, self.machine.view.topics.get(topic)
         wanted = cluster_znodes.deleted_operations(topic)
-        found = yield from store.read_all(node, [operation.path for operation in wanted])
-        operations = [operation for operation in wanted if found[operation.path] is not None]
-        if operations and not (yield from self._commit(operations)):
-            return (yield from self._delete_topic(topic))
+        while known is not None:
+            found = yield from store.read_all(node, [operation.path for operation in wanted])
+            there = found[cluster_znodes.topic_path(topic)]
+            if there is not None and cluster_znodes.id_of_topic(there) != known.id:
+                break
+            operations = [operation for operation in wanted if found[operation.path] is not None]
+            if not operations or (yield from self._commit(operations)):
+                break
         log.info("deleted topic %s", topic)
         return self.machine.on_topics_gone([topic])
 
