@@ -229,8 +229,8 @@ class LogMoves:
 
         def set_aside() -> list[str]:
             # Not what a new topic of the same name made there meanwhile.
-            is_there = source.holds(replica.key, TopicId(replica.topic.id))
-            return [source.rename_for_delete(replica.key)] if is_there else []
+            path = source.set_own_aside(replica.key, TopicId(replica.topic.id), is_stray=False)
+            return [] if path is None else [path]
 
         try:
             paths = yield partial(node.directory_jobs.run, set_aside)

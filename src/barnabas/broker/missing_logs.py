@@ -16,6 +16,7 @@ from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
+    from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Task
     from barnabas.model.cluster import Topic
     from barnabas.storage.directory import LogDirectory
@@ -39,12 +40,16 @@ def keys_in(node: Node, directory: LogDirectory) -> list[TopicPartition]:
     return [key for key in keys if node.placement.get(key) is directory]
 
 
-def open_again(node: Node) -> Task[None]:
-    """Try to open and host them, one after the other; in a cluster the controller's orders do that, given again."""
+def open_again(node: Node) -> Task[list[Replica]]:
+    """Try to open and host them, one after the other; in a cluster the controller's orders do that, given again.
+
+    Return those whose topic was deleted while they were being opened: nobody hosts them, and their folders are to be set aside.
+    """
+    unwanted: list[Replica] = []
     if not node.is_lone:
         if find(node) and all(directory.is_online for directory in node.directories):
             node.members.ask_for_orders()
-        return
+        return unwanted
     for topic, index in find(node):
         if not _is_missing(node, topic, index):
             continue  # deleted since, perhaps made again: then its folder is not this topic's
@@ -63,6 +68,9 @@ def open_again(node: Node) -> Task[None]:
             node.coordinators.on_opened(replica)
             node.transactions.on_opened(replica)
             log.info("%s: online again", replica.key)
+        elif node.topics.by_id.get(topic.id) is not topic:
+            unwanted.append(replica)
+    return unwanted
 
 
 def _is_missing(node: Node, topic: Topic, index: int) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from barnabas.broker import checkpointing, store, znodes
 from barnabas.broker.file_removal import remove_folders_later
 from barnabas.model.errors import ErrorCode, KafkaError
+from barnabas.model.ids import TopicId
 from barnabas.ports import CoordinationError
 
 if TYPE_CHECKING:
@@ -79,18 +80,19 @@ def _plan_set_aside(
     checkpoints = [checkpointing.plan_write(node, directory) for directory in directories]
 
     def job() -> list[str]:
-        paths = [_set_one_aside(node, each, is_stray=are_strays) for each in replicas]
+        found = [_set_one_aside(node, each, is_stray=are_strays) for each in replicas]
         for write in checkpoints:
             write()
-        return paths
+        return [path for path in found if path is not None]
 
     return job
 
 
-def _set_one_aside(node: Node, replica: Replica, *, is_stray: bool) -> str:
+def _set_one_aside(node: Node, replica: Replica, *, is_stray: bool) -> str | None:
     replica.log.close(clean=False)
-    directory, key = replica.directory, replica.key
-    path = directory.rename_stray(key) if is_stray else directory.rename_for_delete(key)
-    replica.log.moved_to(path)
-    node.placement.drop(replica.key)
+    directory, topic_id = replica.directory, TopicId(replica.topic.id)
+    path = directory.set_own_aside(replica.key, topic_id, is_stray=is_stray)
+    if path is not None:
+        replica.log.moved_to(path)
+        node.placement.drop(replica.key)
     return path

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker import checkpointing, missing_logs
+from barnabas.broker import checkpointing, missing_logs, topic_deletion
 from barnabas.broker.compaction import Compaction
 from barnabas.broker.retention import Retention
 from barnabas.broker.tasks import drive
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.node import Node
+    from barnabas.broker.tasks import Task
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +96,12 @@ class Upkeep:
                 log.error("cannot open logs again", exc_info=problem)
             self._book(OPEN_AGAIN_MS, self._open_missing_logs)
 
-        drive(missing_logs.open_again(self._node), tried)
+        drive(self._open_again(), tried)
+
+    def _open_again(self) -> Task[None]:
+        unwanted = yield from missing_logs.open_again(self._node)
+        if unwanted:
+            yield from topic_deletion.set_aside(self._node, unwanted)
 
     def _drop_old_segments(self) -> None:
         interval_ms = self._node.config.get_int("log.retention.check.interval.ms")

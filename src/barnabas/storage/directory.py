@@ -225,6 +225,21 @@ class LogDirectory:
         """Take a partition's folder out of use, durably; its new path, to be removed in the background."""
         return self._set_aside(key, DELETE_SUFFIX)
 
+    def set_own_aside(
+        self, key: TopicPartition, topic_id: TopicId, *, is_stray: bool
+    ) -> str | None:
+        """Take a partition's folder out of use, for deletion or as a stray, if it is this topic's; None if there is none, or it is another one's."""
+        folder = self._file(str(key))
+        if not self._disk.is_dir(folder):
+            return None
+        try:
+            found = self._read_topic_id(folder)
+        except CorruptPartitionMetadata:
+            found = None  # whoever opened the log knew whose it is
+        if found not in (None, topic_id):
+            return None
+        return self.rename_stray(key) if is_stray else self.rename_for_delete(key)
+
     def rename_stray(self, key: TopicPartition) -> str:
         """Set aside a folder that belongs to no known topic: kept, and never opened again; its new path."""
         return self._set_aside(key, STRAY_SUFFIX)

@@ -82,6 +82,20 @@ def test_a_topic_that_was_deleted_meanwhile_is_not_hosted_again(machine):
     assert machine.node.replicas.get("t", 0) is None
 
 
+def test_the_log_of_a_topic_that_is_deleted_while_it_is_being_opened_goes(machine):
+    node, ended = machine.node, []
+    machine.disk.heal()
+    opening = node.upkeep._open_again()
+    machine.enter(lambda: drive(opening, lambda _result, problem: ended.append(problem)))
+    node.topics.drop(node.topics.by_name["t"])
+    node.replicas.drop_topic("t")
+    run(machine, lambda: ended)
+    assert ended == [None]
+    folders = [name for name in machine.disk.list("/data") if name.startswith("t-0")]
+    assert [name.endswith("-delete") for name in folders] == [True]
+    assert node.placement.get(("t", 0)) is None
+
+
 def test_partitions_exist_once_the_store_has_them(machine):
     topic = machine.node.topics.by_name["t"]
     machine.disk.fail_path("/data/t-2", errno.ENOSPC)

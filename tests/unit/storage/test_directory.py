@@ -338,6 +338,28 @@ def test_rename_for_delete(disk: SimDisk) -> None:
     assert ORDERS not in [found.topic_partition for found in contents.partitions]
 
 
+def test_only_a_topics_own_folder_is_renamed_for_its_deletion(disk: SimDisk) -> None:
+    directory = kafkas(disk)
+    directory.open(CLUSTER, 1)
+    assert directory.set_own_aside(ORDERS, OTHER_ID, is_stray=False) is None
+    assert directory.has_folder(ORDERS)
+    path = directory.set_own_aside(ORDERS, ORDERS_ID, is_stray=False)
+    assert path is not None
+    assert path.endswith("-delete")
+    assert disk.is_dir(path)
+    assert directory.set_own_aside(ORDERS, ORDERS_ID, is_stray=False) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"no properties"])
+def test_a_folder_that_does_not_say_whose_it_is_is_renamed_for_a_deletion(
+    disk: SimDisk, content: bytes
+) -> None:
+    directory = kafkas(disk)
+    directory.open(CLUSTER, 1)
+    disk.write_file_atomically(f"/data/{ORDERS}/partition.metadata", content)
+    assert directory.set_own_aside(ORDERS, ORDERS_ID, is_stray=False) is not None
+
+
 def test_recreated_topic_starts_at_zero(disk: SimDisk) -> None:
     directory = kafkas(disk)
     directory.open(CLUSTER, 1)
