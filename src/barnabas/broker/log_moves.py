@@ -148,6 +148,8 @@ class LogMoves:
             source = yield from self._copy_alone(move)
         except SourceError as error:
             move.replica.on_disk_error(error.problem, "copy")
+        except FileExistsError as problem:  # a folder is in the way: the disk is well
+            log.error("%s: not moved to %s: %s", move.replica.key, move.directory.path, problem)
         except OSError as problem:
             log.error("%s: not moved to %s: %s", move.replica.key, move.directory.path, problem)
             if is_of_directory(problem):

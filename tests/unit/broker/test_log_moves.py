@@ -154,6 +154,29 @@ def test_a_directory_that_fails_ends_the_move_and_goes_offline():
     assert kit.produce("t").error_code == 0
 
 
+def test_a_folder_that_is_in_the_way_ends_the_move_and_nothing_else():
+    """An earlier move may have left it."""
+    kit = new_kit()
+    kit.disk.make_dir(f"{TWO}/t-0")
+    move(kit)
+    settle(kit)
+    assert place(kit) == ONE
+    assert all(directory.is_online for directory in kit.node.directories)
+    assert kit.produce("t").error_code == 0
+
+
+def test_a_throttled_move_is_not_waited_for():
+    """A deletion, a cut or a stop may need the log: it looks often whether it is still wanted."""
+    kit = new_kit(replica_alter_log_dirs_io_max_bytes_per_second="1")
+    move(kit)
+    kit.advance(1000)
+    replica = kit.node.replicas.get("t", 0)
+    assert kit.node.claims.is_taken(replica)
+    move(kit, ONE)
+    kit.advance(200)
+    assert not kit.node.claims.is_taken(replica)
+
+
 def test_a_stop_in_the_middle_is_made_up_for_at_the_next_start():
     kit = new_kit(**SLOW)
     move(kit)
