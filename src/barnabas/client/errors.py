@@ -48,7 +48,7 @@ class Refused(ClientError):
 
     def __init__(self, code: int, message: str | None = None) -> None:
         """Take an error code as it stands in an answer."""
-        self.code = known_code(code)
+        self.code = ErrorCode(code)
         self.retriable = self.code.retriable
         super().__init__(message or self.code.message)
 
@@ -103,17 +103,9 @@ class OffsetOutOfRange(ClientError):
 _FENCING: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
-def known_code(code: int) -> ErrorCode:
-    """Read a code; one that is newer than this program is unknown."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 def refusal(code: int, subject: str, message: str | None = None) -> Refused:
     """Make the error for a code in an answer about `subject`."""
-    known = known_code(code)
+    known = ErrorCode(code)
     words = f"{subject}: {message or known.message}"
     if known in _FENCING:
         return Fenced(known, f"{words}; another producer has taken over")

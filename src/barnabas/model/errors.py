@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class ErrorCode(IntEnum):
-    """One of the protocol's error codes, under the name Kafka gives it."""
+    """One of the protocol's error codes, under the name Kafka gives it.
+
+    `ErrorCode(number)` takes any number: as in Kafka, one that is not known here means UNKNOWN_SERVER_ERROR.
+    """
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -160,6 +163,10 @@ class ErrorCode(IntEnum):
     GROUP_DELETION_FAILED = 134
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
     CONTROLLER_ID_NOT_REGISTERED = 136
+
+    @classmethod
+    def _missing_(cls, _number: object) -> ErrorCode:
+        return cls.UNKNOWN_SERVER_ERROR
 
     @property
     def message(self) -> str:

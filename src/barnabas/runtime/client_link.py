@@ -24,7 +24,6 @@ from barnabas.client.errors import (
     ClientError,
     Unreachable,
     UnsupportedByBroker,
-    known_code,
 )
 from barnabas.client.versions import choose
 from barnabas.model.errors import ErrorCode
@@ -215,7 +214,7 @@ class Link:
             why = answer.error_message or "the broker does not accept name and password"
             raise AuthenticationFailed(f"{self._name}: {why}")
         if answer.error_code:
-            raise AuthenticationFailed(f"{self._name}: {known_code(answer.error_code).message}")
+            raise AuthenticationFailed(f"{self._name}: {ErrorCode(answer.error_code).message}")
         return answer
 
     def _ask_now(self, request: Message, version: int) -> Any:  # noqa: ANN401  # its response class

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
+from barnabas.core.epochs import UNDEFINED_EPOCH
 from barnabas.wire.batch import (
     CONTROL,
     CRC_START,
@@ -61,6 +62,8 @@ def whole_batches(records: memoryview, end_offset: int) -> list[LeaderBatch]:
             raise BatchError(
                 f"offsets {header.base_offset} to {last_offset} where {next_offset} is next"
             )
+        if header.partition_leader_epoch < UNDEFINED_EPOCH:
+            raise BatchError(f"leader epoch {header.partition_leader_epoch}")
         if crc32c(records[start + CRC_START : end]) != header.crc:
             raise BatchError(f"a wrong checksum at offset {header.base_offset}")
         marker = find_marker(records[start:end]) if header.attributes & CONTROL else None

@@ -26,13 +26,17 @@ if TYPE_CHECKING:
 
 
 class Codec(IntEnum):
-    """Codec numbers as they stand in a batch's attributes."""
+    """Codec numbers as they stand in a batch's attributes. `Codec(number)` raises CompressionError for those that nobody has defined."""
 
     NONE = 0
     GZIP = 1
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+    @classmethod
+    def _missing_(cls, number: object) -> None:
+        raise CompressionError(f"there is no codec {number}")
 
 
 #: What `compression.type` calls them.

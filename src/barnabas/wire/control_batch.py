@@ -19,7 +19,6 @@ from barnabas.wire.batch import (
     read_header,
     read_records,
 )
-from barnabas.wire.compression import CompressionError
 
 if TYPE_CHECKING:
     from barnabas.wire.batch import BatchHeader
@@ -61,7 +60,7 @@ def read_marker(batch: memoryview) -> EndMarker | None:
     """Read a control batch; None if it ends no transaction: emptied by compaction, or of another kind."""
     header = read_header(batch)
     assert header.is_control
-    if header.record_count == 0:
+    if header.record_count <= 0:
         return None
     record = read_records(batch, _MAX_BYTES)[0]
     kind = read_marker_type(record.key)
@@ -77,7 +76,7 @@ def find_marker(batch: memoryview) -> EndMarker | None:
     """Read a control batch of a log. One whose bytes make no sense ends nothing: it came from elsewhere, and work goes on."""
     try:
         return read_marker(batch)
-    except (BatchError, CompressionError):
+    except ValueError:  # BatchError, CompressionError, WireError
         return None
 
 

@@ -40,3 +40,8 @@ def test_error_takes_the_codes_message_unless_told_better():
     told = KafkaError(ErrorCode.INVALID_CONFIG, "segment.bytes is 3")
     assert (told.code, told.message, str(told)) == (40, "segment.bytes is 3", "segment.bytes is 3")
     assert "INVALID_CONFIG" in repr(told)
+
+
+@pytest.mark.parametrize("number", [200, 137, -2, 32767])
+def test_a_code_that_is_not_known_here_is_an_unknown_error_as_in_kafka(number):
+    assert ErrorCode(number) is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -58,8 +58,9 @@ def damaged(position, value):
         damaged(11, 5),
         damaged(23, 255),
         stamped(5) + damaged(11, 5),
+        stamped(5, epoch=-2),
     ],
-    ids=["old", "again", "overlaps", "bytes", "format", "length", "delta", "second length"],
+    ids=["old", "again", "overlaps", "bytes", "format", "length", "delta", "second length", "epoch"],
 )
 def test_bad_ones_are_refused_with_all_others(data):
     with pytest.raises(BatchError):
