@@ -9,7 +9,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import barnabas
+from barnabas.core.partition import PartitionState
 from barnabas.model.config.types import ConfigProblem
+from barnabas.runtime.faults import StateBroken
 
 
 def produce(bootstrap, topic, *values):
@@ -123,3 +125,44 @@ def test_the_fixture_gives_a_broker(broker):
 def test_only_the_broker_is_exported():
     with pytest.raises(AttributeError, match="nothing"):
         barnabas.nothing  # noqa: B018
+
+
+def planted(*_args):
+    raise RuntimeError("planted")
+
+
+def test_faults_in_callbacks_harm_nobody_else(caplog):
+    with barnabas.Broker() as broker:
+        running = broker._broker
+        loop, store = running.loop, running.node.world.coordination
+        produce(broker.bootstrap, "t", b"before")
+        plants = [
+            planted,
+            lambda: loop.call_at(0, planted),
+            lambda: loop.run(lambda: None, planted),
+            lambda: store.read("/brokers", planted),
+            lambda: store.watch("/brokers/topics", planted),
+        ]
+        for plant in plants:
+            loop.post(plant)
+        produce(broker.bootstrap, "u", b"after")
+        produce(broker.bootstrap, "t", b"after")
+        assert consume(broker.bootstrap, "t", 2) == [b"before", b"after"]
+        assert consume(broker.bootstrap, "u", 1) == [b"after"]
+    told = [record for record in caplog.records if record.exc_info]
+    assert loop.faults.count >= len(plants)
+    assert len(told) == 1  # all of them were raised in the same place
+    assert told[0].exc_info[0] is RuntimeError
+
+
+def test_a_broken_invariant_ends_the_broker_and_what_was_written_is_there_again(tmp_path, caplog):
+    broker = barnabas.Broker(data_dir=str(tmp_path))
+    produce(broker.bootstrap, "t", b"one")
+    broker._broker.loop.post(lambda: PartitionState(1, (2, 3), 0, 0))
+    broker._thread.join()
+    assert isinstance(broker._failure, StateBroken)
+    [told] = [record for record in caplog.records if record.levelname == "CRITICAL"]
+    assert "t-0 of topic id" in told.getMessage()
+    assert "log 0 to 1" in told.getMessage()
+    with barnabas.Broker(data_dir=str(tmp_path)) as again:
+        assert consume(again.bootstrap, "t", 1) == [b"one"]

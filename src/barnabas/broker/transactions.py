@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import shard_loading, transaction_records
 from barnabas.broker.admission import Admission
+from barnabas.broker.edge import report
 from barnabas.broker.marker_sending import MarkerSending
 from barnabas.broker.markers import End
 from barnabas.broker.shard_host import ShardHost
@@ -123,8 +124,9 @@ class Transactions(ShardHost[TransactionShard]):
 
     def _write_markers(self, hosted: Hosted[TransactionShard], some: Markers) -> None:
         def written(answers: Answers | None, problem: BaseException | None) -> None:
-            if problem is not None:
-                raise problem
+            if isinstance(problem, Exception):
+                report(self._node.world, f"the markers of producer {some.producer_id}", problem)
+                answers = [(one, ErrorCode.UNKNOWN_SERVER_ERROR) for one in some.partitions]
             if not hosted.is_loaded or answers is None:
                 return  # whoever loads it next writes them again
             clock = self._node.world.clock

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.node import Node
@@ -18,6 +19,7 @@ from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.embedded import EmbeddedStore
 from barnabas.runtime.loop import Loop, SystemRng
 from barnabas.runtime.server import Server
+from barnabas.runtime.state_text import state_text
 from barnabas.runtime.tls_problem import TlsProblem
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class RunningBroker:
         self.node.upkeep.compaction.make_cleaner = self._make_cleaner
         self.node.authentication.read_url = _read_url
         self.node.on_doomed = self._on_doomed
+        self.loop.faults.describe_state = lambda: state_text(self.node)
         self.server = Server(self.loop, self.node)
         self.server.make_way = self.disk.give_way
         self._failure: BaseException | None = None
@@ -89,7 +92,7 @@ class RunningBroker:
 
         With `discard` nothing is synced or marked clean: the data is about to be deleted.
         """
-        self.loop.post(lambda: self._begin_stop(discard=discard))
+        self.loop.post(lambda: self._or_fail(lambda: self._begin_stop(discard=discard)))
 
     def _open_store(self, config: BrokerConfig) -> EmbeddedStore | ZooKeeperStore:
         connect = config.get("zookeeper.connect")
@@ -121,13 +124,21 @@ class RunningBroker:
         self._begin_stop(discard=False)
 
     def _drive(self, task: Task[Any], then: Callable[[], None]) -> None:
+        """Take a step of the start or of the stop. A fault in one ends the process: nobody else would."""
+
         def finished(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
             if problem is None:
-                then()
+                self._or_fail(then)
             else:
                 self._fail(problem)
 
         drive(task, finished)
+
+    def _or_fail(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as fault:  # noqa: BLE001  (an edge: whoever runs the broker gets it)
+            self._fail(fault)
 
     def _fail(self, problem: BaseException) -> None:
         self._failure = problem
@@ -221,7 +232,8 @@ class RunningBroker:
     def _drain(self, deadline_ms: int) -> None:
         now_ms = self.loop.clock.monotonic_ms()
         if not self.server.is_quiet and now_ms < deadline_ms:
-            self.loop.call_at(now_ms + _DRAIN_STEP_MS, lambda: self._drain(deadline_ms))
+            again = partial(self._drain, deadline_ms)
+            self.loop.call_at(now_ms + _DRAIN_STEP_MS, partial(self._or_fail, again))
             return
         self.server.close()
         if self._discard:

@@ -3,6 +3,8 @@
 Why not asyncio: the server needs a poll, a table of callbacks and a heap; that costs what uvloop costs
 and a quarter of asyncio's protocols, without a dependency (docs/adr/0002). What may block runs in a small pool of threads
 and its answer is posted back. Nothing here knows about Kafka.
+
+Every callback has an edge here: what one does not catch is told (`faults.py`), and the next one is called (docs/adr/0011).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.runtime.clock import SystemClock
+from barnabas.runtime.faults import Faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,6 +121,7 @@ class Loop:
     def __init__(self, *, portable: bool = False) -> None:
         """Open the poll and the pipe that wakes it; `portable` does without epoll."""
         self.clock = SystemClock()
+        self.faults = Faults(self.clock)
         use_epoll = hasattr(select, "epoll") and not portable
         self._poll: Any = select.epoll() if use_epoll else _SelectorPoll()
         self._handlers: dict[int, Callable[[int], None]] = {}
@@ -151,13 +155,14 @@ class Loop:
         self._poll.register(fd, events)
 
     def rewatch(self, fd: int, events: int) -> None:
-        """Change what a watched descriptor is watched for."""
-        self._poll.modify(fd, events)
+        """Change what a watched descriptor is watched for. Harmless if its handler has failed."""
+        if fd in self._handlers:
+            self._poll.modify(fd, events)
 
     def unwatch(self, fd: int) -> None:
-        """Stop watching; call before the descriptor is closed."""
-        del self._handlers[fd]
-        self._poll.unregister(fd)
+        """Stop watching; call before the descriptor is closed. Harmless if its handler has failed."""
+        if self._handlers.pop(fd, None) is not None:
+            self._poll.unregister(fd)
 
     def call_at(self, deadline_ms: int, call: Callable[[], None]) -> BookedCall:
         """Book a call at a time of the monotonic clock."""
@@ -244,11 +249,17 @@ class Loop:
             for fd, events in ready:
                 handler = handlers.get(fd)
                 if handler is not None:  # closed by an earlier callback of this turn
-                    handler(events)
+                    try:
+                        handler(events)
+                    except Exception as fault:  # noqa: BLE001  (an edge)
+                        self._on_handler_fault(fd, handler, fault)
             if self._timers:
                 self._run_timers()
             for call in turn_end:
-                call()
+                try:
+                    call()
+                except Exception as fault:  # noqa: BLE001  (an edge)
+                    self.faults.tell_uncaught("the end of a turn", fault)
 
     def poll_again(self) -> None:
         """Do not wait in the next poll: something is left to be done when nothing else is."""
@@ -275,7 +286,8 @@ class Loop:
             self._pool.shutdown(wait=True)
         with self._closing:
             self._closed = True
-        self._run_posted()
+        if not self.faults.is_state_broken:
+            self._run_posted()
         self._poll.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
@@ -294,7 +306,16 @@ class Loop:
             booked = heapq.heappop(self._timers)
             call, booked.call = booked.call, None  # cancelling it from now on means nothing
             if call is not None:
-                call()
+                try:
+                    call()
+                except Exception as fault:  # noqa: BLE001  (an edge)
+                    self.faults.tell_uncaught("a timer", fault)
+
+    def _on_handler_fault(self, fd: int, handler: Callable[[int], None], fault: Exception) -> None:
+        """Tell, and watch the descriptor no more: it would be ready again at once, without an end. Its owner should have closed it."""
+        self.faults.tell_uncaught(f"the handler of descriptor {fd}", fault)
+        if self._handlers.get(fd) == handler:
+            self.unwatch(fd)
 
     def _on_wake(self, _events: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -303,4 +324,8 @@ class Loop:
 
     def _run_posted(self) -> None:
         for _ in range(len(self._posted)):
-            self._posted.popleft()()
+            call = self._posted.popleft()
+            try:
+                call()
+            except Exception as fault:  # noqa: BLE001  (an edge)
+                self.faults.tell_uncaught("a posted call", fault)

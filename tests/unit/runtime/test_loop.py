@@ -1,11 +1,14 @@
-"""The loop, with epoll and without: order of timers, calls from other threads, jobs, the end."""
+"""The loop, with epoll and without: order of timers, calls from other threads, jobs, faults, the end."""
 
+import logging
 import os
 import signal
 import threading
 
 import pytest
 
+from barnabas.core.partition import PartitionState
+from barnabas.runtime.faults import StateBroken
 from barnabas.runtime.loop import READ, Loop
 
 
@@ -173,3 +176,138 @@ def test_on_another_thread_signals_are_left_alone(loop):
     loop.stop()
     thread.join()
     assert seen == [before]
+
+
+class PlantedFault(Exception):
+    """Nobody foresaw it."""
+
+
+def planted(*_args):
+    raise PlantedFault
+
+
+def in_a_timer(loop):
+    loop.call_at(loop.clock.monotonic_ms(), planted)
+
+
+def in_a_posted_call(loop):
+    loop.post(planted)
+
+
+def in_the_answer_of_a_job(loop):
+    loop.run(lambda: None, planted)
+
+
+def in_the_error_of_a_job(loop):
+    loop.run(lambda: 1 // 0, planted)
+
+
+def at_the_end_of_a_turn(loop):
+    times = []
+
+    def once():
+        if not times:
+            times.append(1)
+            planted()
+
+    loop.at_turn_end(once)
+
+
+def in_a_handler(loop):
+    read, write = os.pipe()
+    os.write(write, b"x")  # it stays readable
+    loop.watch(read, READ, planted)
+    PIPES.append((read, write))
+
+
+PIPES = []
+EDGES = [
+    in_a_timer, in_a_posted_call, in_the_answer_of_a_job, in_the_error_of_a_job, at_the_end_of_a_turn, in_a_handler,
+]  # fmt: skip
+
+
+@pytest.fixture
+def pipes():
+    yield
+    while PIPES:
+        for fd in PIPES.pop():
+            os.close(fd)
+
+
+@pytest.mark.usefixtures("pipes")
+@pytest.mark.parametrize("plant", EDGES)
+def test_a_fault_in_a_callback_is_told_once_and_the_others_are_called(loop, plant, caplog):
+    plant(loop)
+    turns = []
+
+    def later():
+        turns.append("timer")
+        loop.post(lambda: turns.append("posted"))
+        loop.run(lambda: None, lambda _result, _error: loop.stop())
+
+    def wait():
+        if loop.faults.count:
+            later()
+        else:
+            loop.call_at(loop.clock.monotonic_ms() + 1, wait)
+
+    wait()
+    loop.run_forever()
+    assert turns == ["timer", "posted"]
+    assert loop.faults.count == 1
+    [record] = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.exc_info[0] is PlantedFault
+    for read, _write in PIPES:
+        loop.unwatch(read)  # as its owner does when it closes: harmless
+
+
+def test_a_fault_that_repeats_is_counted_and_not_told_again(loop, caplog):
+    for _ in range(100):
+        loop.post(planted)
+    loop.stop()
+    loop.run_forever()
+    assert loop.faults.count == 100
+    assert len(caplog.records) == 1
+
+
+def break_an_invariant(*_args):
+    PartitionState(broker_id=1, replicas=(2, 3), leader_epoch=0, high_watermark=0)
+
+
+@pytest.mark.parametrize("is_portable", [False, True], ids=["epoll", "portable"])
+@pytest.mark.parametrize(
+    "plant",
+    [
+        lambda loop: loop.call_at(0, break_an_invariant),
+        lambda loop: loop.post(break_an_invariant),
+        lambda loop: loop.at_turn_end(break_an_invariant),
+        lambda loop: loop.run(lambda: None, break_an_invariant),
+    ],
+    ids=["timer", "posted", "turn end", "done"],
+)
+def test_an_assertion_of_the_core_ends_the_loop_with_the_state_in_the_log(plant, is_portable, caplog):
+    loop, called = Loop(portable=is_portable), []
+    loop.faults.describe_state = lambda: "state of the test"
+    loop.call_at(0, lambda: None)
+    plant(loop)
+    with pytest.raises(StateBroken) as ended:
+        loop.run_forever()
+    assert isinstance(ended.value.__cause__, AssertionError)
+    [record] = caplog.records
+    assert record.levelno == logging.CRITICAL
+    assert "state of the test" in record.getMessage()
+    assert record.exc_info[0] is AssertionError
+    loop.post(lambda: called.append("after the end"))
+    loop.close()
+    assert called == []
+
+
+def test_an_assertion_of_anybody_else_is_a_fault_like_others(loop):
+    def fail(*_args):
+        raise AssertionError
+
+    loop.post(fail)
+    loop.stop()
+    loop.run_forever()
+    assert loop.faults.count == 1

@@ -1,0 +1,56 @@
+"""Where faults end: what a callback does not foresee harms the one thing that it was about (docs/adr/0011).
+
+Job: the tools of whoever contains a fault. A fault is told in one place, the edge of the loop (`runtime/faults.py`): it logs each
+with its traceback, and counts those that repeat. Code that contains a fault fails its own thing and hands the fault over with
+`report`, so that whoever called goes on. The simulator ends a run for each of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from barnabas.ports import World
+
+#: An assertion in these says that the state of the broker itself is wrong.
+_STATE: Final = ("barnabas.core.", "barnabas.storage.")
+
+
+class Contained(Exception):
+    """A fault that has ended one thing alone. The message names the thing; `__cause__` is the fault."""
+
+
+def report(world: World, what: str, fault: Exception) -> None:
+    """Have the loop tell of a fault that is contained: `what` has failed, and the caller goes on."""
+
+    def tell() -> NoReturn:
+        raise Contained(what) from fault
+
+    world.timers.call_at(world.clock.monotonic_ms(), tell)
+
+
+def call_all(calls: Iterable[Callable[[], None]]) -> None:
+    """Make every call, whatever becomes of those before it. The first fault is raised once all are made."""
+    fault: Exception | None = None
+    for call in calls:
+        try:
+            call()
+        except Exception as problem:  # noqa: BLE001  (an edge: the others are called as well)
+            if fault is None:
+                fault = problem
+            else:
+                fault.add_note(f"and another one after it: {problem!r}")
+    if fault is not None:
+        raise fault
+
+
+def is_broken_state(fault: BaseException) -> bool:
+    """Tell whether an assertion of `core` or `storage` has failed: what the broker has in memory cannot be trusted any more."""
+    traceback = fault.__traceback__
+    if not isinstance(fault, AssertionError) or traceback is None:
+        return False
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return str(traceback.tb_frame.f_globals.get("__name__", "")).startswith(_STATE)
