@@ -4,6 +4,10 @@ A task is a generator. It yields a *start*: a function that takes `done`, sets s
 to the coordination store, a job in the background, a timer) and has `done(result, error)` called
 later. The task is resumed with the result, or the error is raised inside it. No asyncio: the same
 code runs under the simulator.
+
+What a start does not catch is raised inside the task, too, and what a task does not catch goes to its owner: `finished`. What that does not
+catch is raised to whoever has answered, and ends at the edge of the loop. A start that answers a second time is told that, and the task goes on
+as if it had not.
 """
 
 from __future__ import annotations
@@ -35,9 +39,35 @@ def together(starts: Sequence[Start]) -> Start:
                 done(errors, None)
 
         for number, one in enumerate(starts):
-            one(lambda _result, error, number=number: ended(number, error))  # type: ignore[misc]
+            begin(one, lambda _result, error, number=number: ended(number, error))  # type: ignore[misc]
 
     return start
+
+
+def begin(start: Start, done: Done) -> None:
+    """Set one thing going. A start that fails is an answer: `done` gets what it raised, and nothing else from it."""
+    answer = _Answer(done)
+    try:
+        start(answer)
+    except Exception as fault:  # noqa: BLE001  (an edge: who waits for the answer gets it)
+        if answer.done is None:
+            raise  # it has answered before it failed
+        answer(None, fault)
+
+
+class _Answer:
+    """What a start is given to answer with: once."""
+
+    __slots__ = ("done",)
+
+    def __init__(self, done: Done) -> None:
+        self.done: Done | None = done
+
+    def __call__(self, result: Any, error: BaseException | None) -> None:  # noqa: ANN401
+        done, self.done = self.done, None
+        if done is None:
+            raise RuntimeError("answered twice")
+        done(result, error)
 
 
 def side_by_side(tasks: Sequence[Task[Result]]) -> Start:
@@ -94,23 +124,27 @@ class _Drive:
             self._go_on()
 
     def _go_on(self) -> None:
-        task = self._task
+        task, fault = self._task, None
         while self._answers:
             result, error = self._answers.pop()
             try:
                 start = task.throw(error) if error is not None else task.send(result)
             except StopIteration as end:
                 self._finished(end.value, None)
-                return
+                break
             except (KafkaError, OSError) as outcome:
                 # An outcome like others: kept, its traceback would keep the frames of all callers, and what was lent to them.
                 self._finished(None, outcome.with_traceback(None))
-                return
+                break
             except Exception as caught:  # noqa: BLE001  (an edge: the owner of the task gets it)
                 self._finished(None, caught)
-                return
+                break
             self._is_starting = True
             try:
-                start(self.resume)
+                begin(start, self.resume)
+            except Exception as problem:  # noqa: BLE001  (an edge: the task has its answer, and goes on with it)
+                fault = problem
             finally:
                 self._is_starting = False
+        if fault is not None:
+            raise fault

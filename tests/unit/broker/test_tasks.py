@@ -189,3 +189,66 @@ def test_an_outcome_that_is_kept_keeps_nothing_of_its_callers(outcome):
 
     assert called_with(memoryview(memory)) == [(None, outcome)]
     memory.clear()  # BufferError if a view of it still exists
+
+
+def test_a_start_that_fails_is_an_error_where_the_task_waits():
+    problem = RuntimeError("planted")
+
+    def failing(_done):
+        raise problem
+
+    def task():
+        try:
+            yield failing
+        except RuntimeError as seen:
+            return seen
+
+    assert run(task()) == [(problem, None)]
+
+
+def test_a_start_that_fails_among_others_is_one_error():
+    waiting = []
+    problem = RuntimeError("planted")
+
+    def failing(_done):
+        raise problem
+
+    def task():
+        return (yield together([waiting.append, failing, waiting.append]))
+
+    ends = run(task())
+    for done in waiting:
+        done(None, None)
+    assert ends == [([None, problem, None], None)]
+
+
+def test_a_second_answer_is_told_to_who_gives_it_and_the_task_does_not_hear_it():
+    waiting = []
+
+    def task():
+        first = yield waiting.append
+        second = yield waiting.append
+        return first, second
+
+    ends = run(task())
+    waiting[0]("first", None)
+    with pytest.raises(RuntimeError, match="twice"):
+        waiting[0]("first again", None)
+    waiting[1]("second", None)
+    with pytest.raises(RuntimeError, match="twice"):
+        waiting[1](None, OSError("late"))
+    assert ends == [(("first", "second"), None)]
+
+
+def test_of_a_start_that_answers_and_then_fails_the_task_hears_the_answer():
+    def failing(done):
+        done("answer", None)
+        raise RuntimeError("planted")
+
+    def task():
+        return (yield failing)
+
+    ends = []
+    with pytest.raises(RuntimeError, match="planted"):
+        drive(task(), lambda result, error: ends.append((result, error)))
+    assert ends == [("answer", None)]
