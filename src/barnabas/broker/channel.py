@@ -10,8 +10,9 @@ never asks twice by itself: who asked decides whether to ask again.
 | open       | sends                         | everybody who asked hears of it; idle            |
 | closed     | hears that it is closed       | -                                                |
 
-Invariants: every `ask` is answered once, never before it returns; replies are matched in the order of the requests; what is queued
-is bounded by those who ask: each has one request under way.
+Invariants: every `ask` is answered once; replies are matched in the order of the requests; what is queued is bounded by those who ask: each has
+one request under way. Answers come from the loop alone: a reply from the connection, everything else from a timer. So no call of a
+method here answers anybody before it returns. A reply that cannot be used, for whatever reason, ends the connection.
 """
 
 from __future__ import annotations
@@ -45,11 +46,13 @@ class Unreachable(ConnectionError):
 class _Asked:
     """One request under way."""
 
-    __slots__ = ("correlation_id", "deadline_ms", "done", "request", "version")
+    __slots__ = ("api_key", "buffers", "correlation_id", "deadline_ms", "done", "version")
 
     def __init__(self, request: Message, version: int, deadline_ms: int, done: Done) -> None:
-        self.request = request
+        self.api_key = request.API_KEY
         self.version = version
+        #: What is to be sent, without its header.
+        self.buffers: list[Any] = []
         self.deadline_ms = deadline_ms
         self.done = done
         self.correlation_id = 0
@@ -79,6 +82,8 @@ class Channel:
         self._is_closed = False
         self._waiting: deque[_Asked] = deque()
         self._sent: deque[_Asked] = deque()
+        #: Who is still to hear that there will be no answer.
+        self._lost: deque[tuple[_Asked, Exception]] = deque()
         self._timer: Timer | None = None
         self._retry: Timer | None = None
         self._correlation_id = 0
@@ -90,14 +95,17 @@ class Channel:
         return lambda done: self.ask(request, version, done)
 
     def ask(self, request: Message, version: int, done: Done) -> None:
-        """Send a request; `done(response, error)` is called once, later. The error is Unreachable or WireError."""
-        clock = self._world.clock
+        """Send a request; `done(response, error)` is called once, later. The error is Unreachable, or WireError if it cannot be encoded."""
+        now_ms = self._world.clock.monotonic_ms()
+        asked = _Asked(request, version, now_ms + self._timeout_ms, done)
         if self._is_closed:
-            self._world.timers.call_at(
-                clock.monotonic_ms(), lambda: done(None, Unreachable("the channel is closed"))
-            )
+            self._lose([(asked, Unreachable("the channel is closed"))])
             return
-        asked = _Asked(request, version, clock.monotonic_ms() + self._timeout_ms, done)
+        try:
+            asked.buffers = request.encode(version)
+        except WireError as problem:
+            self._lose([(asked, problem)])
+            return
         self._waiting.append(asked)
         self._book_timeout()
         if self._is_open:
@@ -106,7 +114,7 @@ class Channel:
             self._connect_when_due()
 
     def close(self) -> None:
-        """Hang up; everybody who asked hears of it."""
+        """Hang up; everybody who asked hears of it, later."""
         self._is_closed = True
         if self._retry is not None:
             self._retry.cancel()
@@ -157,12 +165,17 @@ class Channel:
         asked = self._sent[0]
         try:
             response = _decode(asked, reply)
-        except WireError as problem:
+        except ValueError as problem:
             self._fail(f"its reply cannot be read: {problem}")
             return
         self._sent.popleft()
         self._book_timeout()
-        asked.done(response, None)
+        try:
+            asked.done(response, None)
+        except Exception as fault:
+            # It was answered, and could not use that. Others may be able to, on another connection; the loop tells.
+            self._fail(f"its reply cannot be used: {fault!r}")
+            raise
 
     def on_closed(self, attempt: int, reason: str) -> None:
         """Tell everybody who asked."""
@@ -188,8 +201,22 @@ class Channel:
         lost = [*self._sent, *self._waiting]
         self._sent.clear()
         self._waiting.clear()
-        for asked in lost:
-            asked.done(None, Unreachable(f"broker {self.broker_id}: {reason}"))
+        self._lose([(one, Unreachable(f"broker {self.broker_id}: {reason}")) for one in lost])
+
+    def _lose(self, lost: list[tuple[_Asked, Exception]]) -> None:
+        """Have those who asked hear that there is no answer: each in a call of its own."""
+        if lost and not self._lost:
+            self._book_telling()
+        self._lost.extend(lost)
+
+    def _book_telling(self) -> None:
+        self._world.timers.call_at(self._world.clock.monotonic_ms(), self._tell_next)
+
+    def _tell_next(self) -> None:
+        asked, problem = self._lost.popleft()
+        if self._lost:
+            self._book_telling()
+        asked.done(None, problem)
 
     # Requests
 
@@ -199,9 +226,9 @@ class Channel:
             self._correlation_id = (self._correlation_id + 1) & _CORRELATION_IDS
             asked.correlation_id = self._correlation_id
             header = frame.request_header(
-                asked.request.API_KEY, asked.version, asked.correlation_id, self._client_id
+                asked.api_key, asked.version, asked.correlation_id, self._client_id
             )
-            buffers = frame.finish(asked.request.encode(asked.version), header)
+            buffers, asked.buffers = frame.finish(asked.buffers, header), []
             self._sent.append(asked)
             self._peer.send(buffers)
 
@@ -244,7 +271,7 @@ class _Attempt:
 
 
 def _decode(asked: _Asked, reply: memoryview) -> Any:  # noqa: ANN401
-    key, version = asked.request.API_KEY, asked.version
+    key, version = asked.api_key, asked.version
     header = frame.response_header(asked.correlation_id, key, version)
     if reply[: len(header)] != header:
         raise WireError("it is no answer to what was asked")

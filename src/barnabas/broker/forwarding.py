@@ -22,13 +22,14 @@ from barnabas.model.errors import ErrorCode, KafkaError
 from barnabas.wire import frame
 from barnabas.wire.messages.default_principal_data import DefaultPrincipalData
 from barnabas.wire.messages.envelope import EnvelopeRequest
+from barnabas.wire.primitives import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.broker.call import Call
     from barnabas.broker.node import Node
-    from barnabas.broker.tasks import Task
+    from barnabas.broker.tasks import Done, Task
     from barnabas.ports import Link
     from barnabas.wire.messages.envelope import EnvelopeResponse
 
@@ -94,17 +95,24 @@ class Forwarding:
             f"broker-{node.broker_id}",
             max(0, call.request.timeout_ms) + _GRACE_MS,
         )  # fmt: skip
-        self._channels.add(channel)
         try:
-            response = yield channel.asking(_envelope(call), ENVELOPE_VERSION)
+            response = yield partial(self._ask_over, channel, _envelope(call))
         except Unreachable as problem:
             raise KafkaError(
                 ErrorCode.NOT_CONTROLLER, f"The controller does not answer: {problem}"
             ) from None
-        finally:
+        return _answer(call, response)
+
+    def _ask_over(self, channel: Channel, envelope: EnvelopeRequest, done: Done) -> None:
+        """Ask over a channel that is closed with the answer: not by the task, which may be thrown away while it waits."""
+
+        def answered(response: Any, error: BaseException | None) -> None:  # noqa: ANN401
             self._channels.discard(channel)
             channel.close()
-        return _answer(call, response)
+            done(response, error)
+
+        channel.ask(envelope, ENVELOPE_VERSION, answered)
+        self._channels.add(channel)
 
 
 def _envelope(call: Call) -> EnvelopeRequest:
@@ -133,4 +141,11 @@ def _answer(call: Call, response: EnvelopeResponse) -> Any:  # noqa: ANN401
         )
     header = frame.response_header(call.correlation_id, call.api_key, call.version)
     _request, response_type = frame.message_types(call.api_key)
-    return response_type.decode(memoryview(response.response_data), call.version, len(header))
+    # Its own bytes: the answer is given on after the reply's memory is used again.
+    answer = memoryview(bytes(response.response_data))
+    try:
+        return response_type.decode(answer, call.version, len(header))
+    except WireError as problem:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller's answer cannot be read: {problem}"
+        ) from None

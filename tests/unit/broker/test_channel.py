@@ -5,11 +5,16 @@ import pytest
 from barnabas.broker.channel import BACKOFF_MS, Channel, Unreachable
 from barnabas.ports import World
 from barnabas.wire import frame
-from barnabas.wire.messages.api_versions import ApiVersionsRequest
+from barnabas.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.wire.primitives import WireError
 
 TIMEOUT_MS = 1000
 VERSION = 4
+
+
+class PlantedFault(Exception):
+    """Nobody foresaw it."""
 
 
 class Hands:
@@ -19,6 +24,7 @@ class Hands:
         self.now = 0
         self.booked = []
         self.peers = []
+        self.faults = []
 
     def monotonic_ms(self):
         return self.now
@@ -35,11 +41,18 @@ class Hands:
 
     def pass_time(self, milliseconds):
         self.now += milliseconds
-        due = [timer for timer in self.booked if timer.deadline_ms <= self.now]
-        self.booked = [timer for timer in self.booked if timer.deadline_ms > self.now]
-        for timer in due:
+        while due := [timer for timer in self.booked if timer.deadline_ms <= self.now]:
+            self.booked = [timer for timer in self.booked if timer.deadline_ms > self.now]
+            for timer in due:
+                self.make(timer)
+
+    def make(self, timer):
+        """Make a booked call, as the loop does: a fault ends it alone."""
+        try:
             if timer.call is not None:
                 timer.call()
+        except PlantedFault as fault:
+            self.faults.append(fault)
 
 
 class Booked:
@@ -113,6 +126,8 @@ def test_a_lost_connection_fails_all_and_the_next_request_connects_after_a_pause
     hands.peers[0].events.on_connected()
     queued = ask(channel)
     hands.peers[0].events.on_closed("it closed the connection")
+    assert answers + queued == []
+    hands.pass_time(0)
     assert [type(each) for each in answers + queued] == [Unreachable, Unreachable]
     assert "broker 2: it closed" in str(answers[0])
     again = ask(channel)
@@ -158,6 +173,7 @@ def test_a_reply_that_does_not_fit_ends_the_connection(hands, channel, reply):
     hands.pass_time(0)
     hands.peers[0].events.on_connected()
     hands.peers[0].events.on_frame(memoryview(reply))
+    hands.pass_time(0)
     assert isinstance(answers[0], Unreachable)
     assert hands.peers[0].is_closed
 
@@ -191,6 +207,8 @@ def test_what_an_old_connection_still_tells_is_not_heard(hands, channel):
 def test_a_closed_channel_answers_later_that_it_is_closed(hands, channel):
     answers = ask(channel)
     channel.close()
+    assert answers == []
+    hands.pass_time(0)
     assert isinstance(answers[0], Unreachable)
     late = ask(channel)
     assert late == []
@@ -218,9 +236,87 @@ def test_one_may_ask_again_from_within_an_answer(hands, channel):
     channel.ask(ApiVersionsRequest(), 0, again)
     hands.pass_time(0)
     hands.peers[0].events.on_closed("refused")
+    hands.pass_time(0)
     assert len(asked) == 1
     hands.pass_time(BACKOFF_MS)
     hands.peers[1].events.on_closed("refused")
     hands.pass_time(4 * BACKOFF_MS)
     hands.peers[2].events.on_closed("refused")
+    hands.pass_time(0)
     assert len(asked) == 3
+
+
+class FailingPeer(FakePeer):
+    """A connection whose socket fails with the first byte."""
+
+    def send(self, buffers):
+        super().send(buffers)
+        self.events.on_closed("broken pipe")
+
+
+def test_who_asks_is_never_answered_before_the_call_returns(hands, channel, monkeypatch):
+    monkeypatch.setitem(globals(), "FakePeer", FailingPeer)
+    first = ask(channel)
+    hands.pass_time(0)
+    hands.peers[0].sent.clear()
+    hands.peers[0].events.on_connected()
+    assert first == []
+    hands.pass_time(0)
+    assert [type(each) for each in first] == [Unreachable]
+
+
+def test_an_open_connection_that_breaks_with_what_is_asked_answers_later(hands, channel):
+    ask(channel)
+    hands.pass_time(0)
+    [peer] = hands.peers
+    peer.events.on_connected()
+    peer.send = lambda _buffers: peer.events.on_closed("broken pipe")
+    answers = ask(channel)
+    assert answers == []
+    hands.pass_time(0)
+    assert [type(each) for each in answers] == [Unreachable]
+
+
+def test_what_cannot_be_encoded_is_answered_later_and_harms_nobody_else(hands, channel):
+    others = ask(channel)
+    answers = ask(channel, group=None)
+    assert answers == []
+    hands.pass_time(0)
+    assert [type(each) for each in answers] == [WireError]
+    hands.peers[0].events.on_connected()
+    hands.peers[0].answer(0, HeartbeatResponse())
+    assert others[0].error_code == 0
+
+
+def fail(_response, _error):
+    raise PlantedFault
+
+
+def test_who_cannot_use_an_answer_is_not_answered_again_and_others_hear_that_the_connection_is_gone(
+    hands, channel
+):
+    channel.ask(ApiVersionsRequest(), 0, fail)
+    others = ask(channel)
+    hands.pass_time(0)
+    [peer] = hands.peers
+    peer.events.on_connected()
+    with pytest.raises(PlantedFault):  # the edge is the connection's
+        peer.answer(0, ApiVersionsResponse(), version=0)
+    hands.pass_time(0)
+    assert peer.is_closed
+    assert [type(each) for each in others] == [Unreachable]
+    assert hands.faults == []
+    ask(channel)
+    hands.pass_time(BACKOFF_MS)
+    assert len(hands.peers) == 2
+
+
+def test_each_who_asked_hears_of_a_lost_connection_though_one_before_it_fails(hands, channel):
+    answers = [ask(channel)]
+    channel.ask(ApiVersionsRequest(), 0, fail)
+    answers.append(ask(channel))
+    hands.pass_time(0)
+    hands.peers[0].events.on_closed("refused")
+    hands.pass_time(0)
+    assert [type(one) for [one] in answers] == [Unreachable, Unreachable]
+    assert len(hands.faults) == 1
