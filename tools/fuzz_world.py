@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
+from barnabas.broker.edge import call_all
 from barnabas.broker.node import Node
 from barnabas.broker.tasks import Task, drive
 from barnabas.model.config.broker_config import BrokerConfig
@@ -71,6 +72,11 @@ class FuzzTimer:
     def cancel(self) -> None:
         """Do not call any more."""
         self.call = None
+
+    def make(self) -> None:
+        """Make the call, unless it was cancelled."""
+        if self.call is not None:
+            self.call()
 
 
 class FuzzEvents:
@@ -221,10 +227,10 @@ class FuzzEvents:
         due = []
         while self._timers and self._timers[0][0] <= self._clock.elapsed_ms:
             due.append(heapq.heappop(self._timers)[2])
-        for timer in due:
-            if timer.call is not None:
-                timer.call()
-        self.settle()
+        try:
+            call_all(timer.make for timer in due)
+        finally:
+            self.settle()
 
 
 class FuzzWatch:

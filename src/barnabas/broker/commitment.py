@@ -7,11 +7,15 @@ when something is committed. Bounded: appends that pile up are counted together,
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.edge import call_all
 from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.broker.tasks import Done, Start
     from barnabas.core.partition import PartitionState
     from barnabas.ports import Timer, World
@@ -105,16 +109,19 @@ class Commitment:
 
     def settle(self, state: PartitionState, min_in_sync: int) -> None:
         """Answer those whose records are committed, or lost with the leadership."""
+        answers: list[Callable[[], None]] = []
         while self._awaited:
             first = self._awaited[0]
             code = state.decide_acknowledged(first.end_offset, first.leader_epoch, min_in_sync)
             if code is None:
-                return
+                break
             self._awaited.popleft()
-            first.answer(code)
+            answers.append(partial(first.answer, code))
+        if answers:
+            call_all(answers)
 
     def give_up(self, code: ErrorCode) -> None:
         """Answer everybody, also who comes late, from a sync that was under way: the replica goes away."""
         self._given_up = code
-        while self._awaited:
-            self._awaited.popleft().answer(code)
+        awaited, self._awaited = self._awaited, deque()
+        call_all(partial(one.answer, code) for one in awaited)

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.cleaners import BackgroundCleaner, CleanerGone
+from barnabas.broker.edge import call_all
 from barnabas.broker.file_removal import remove_files_later
 from barnabas.broker.tasks import drive
 from barnabas.broker.tenure import TenureOver
@@ -77,8 +78,7 @@ class Compaction:
     def _tell_waiters(self) -> None:
         if self._stopped and not self._swapping:
             waiters, self._waiters = self._waiters, []
-            for waiter in waiters:
-                waiter(None, None)
+            call_all(partial(waiter, None, None) for waiter in waiters)
 
     def _look_later(self) -> None:
         world = self._node.world
@@ -89,11 +89,11 @@ class Compaction:
     def _look(self) -> None:
         if self._stopped:
             return
+        self._look_later()  # first: whatever becomes of this look, there is a next one
         for lane in range(self._node.config.get_int("log.cleaner.threads")):
             if lane not in self._lanes and self.find_dirtiest() is not None:
                 self._lanes[lane] = cleaner = self.make_cleaner()
                 drive(self._work(lane, cleaner), partial(self._on_rest, lane))
-        self._look_later()
 
     def _on_rest(self, lane: int, _result: None, problem: BaseException | None) -> None:
         if problem is not None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import cluster_znodes, store, znodes
 from barnabas.broker import controller_events as events
+from barnabas.broker.edge import call_all
 from barnabas.broker.tasks import drive
 from barnabas.broker.telling import Telling
 from barnabas.core.controller.controller import Controller
@@ -108,10 +109,13 @@ class Office:
         self._telling.close()
         self._events.clear()
         waiting, self._waiting = self._waiting, []
-        for _condition, done in waiting:
-            done(False, None)
-        for asker in list(self._asked):
-            self._answer(asker, None)
+        asked = list(self._asked)
+        call_all(
+            [
+                *(partial(done, False, None) for _condition, done in waiting),
+                *(partial(self._answer, asker, None) for asker in asked),
+            ]
+        )
 
     def on_order_refused(self) -> None:
         """Hear that a broker believes in a later controller: there may be one."""

@@ -73,11 +73,13 @@ class FairTurns:
         if self._passing:
             return  # called from below the loop here, which goes on: no recursion, however many wait
         self._passing = True
-        while self._free and (visit := self._next()) is not None:
-            self._free -= 1
-            self._slow_free -= visit.is_slow
-            visit.done(None, None)
-        self._passing = False
+        try:
+            while self._free and (visit := self._next()) is not None:
+                self._free -= 1
+                self._slow_free -= visit.is_slow
+                visit.done(None, None)
+        finally:
+            self._passing = False
 
     def _next(self) -> _Visit | None:
         if self._waiting:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker import truncation
 from barnabas.broker.channel import Channel, Unreachable
 from barnabas.broker.dropping import drop_before_starts
+from barnabas.broker.edge import report
 from barnabas.broker.tasks import drive, together
 from barnabas.broker.tenure import TenureOver
 from barnabas.core.divergence import EpochEnd, plan_out_of_range, plan_truncation
@@ -214,10 +215,16 @@ class Fetcher:
             self._wait_for_paused(now_ms)
             return
         self._is_asking = True
-        if unsynced := self._unsynced(now_ms):
-            self._sync(unsynced)
-            return
-        self._channel.ask(self._request(), FETCH_VERSION, self._on_answer)
+        try:
+            if unsynced := self._unsynced(now_ms):
+                self._sync(unsynced)
+            else:
+                self._channel.ask(self._request(), FETCH_VERSION, self._on_answer)
+        except Exception:
+            self._is_asking = False
+            self._start_session_anew()
+            self._ask_soon(self._backoff_ms)
+            raise
 
     def _unsynced(self, now_ms: int) -> list[_Followed]:
         """Return those to be named next that `flush.messages` wants synced first.
@@ -324,15 +331,13 @@ class Fetcher:
             self._start_session_anew()
             self._ask_soon(self._backoff_ms)
             return
-        if response.error_code:
-            if ErrorCode(response.error_code) not in _SESSION_ERRORS:
-                log.warning(
-                    "broker %d answers %s", self.leader, ErrorCode(response.error_code).name
-                )
+        code = ErrorCode(response.error_code)
+        if code:
+            is_session_lost = code in _SESSION_ERRORS
+            if not is_session_lost:
+                log.warning("broker %d answers %s", self.leader, code.name)
             self._start_session_anew()
-            self._ask_soon(
-                0 if ErrorCode(response.error_code) in _SESSION_ERRORS else self._backoff_ms
-            )
+            self._ask_soon(0 if is_session_lost else self._backoff_ms)
             return
         self._session_id = response.session_id
         self._session_epoch = 1 if self._session_epoch == 0x7FFFFFFF else self._session_epoch + 1
@@ -342,7 +347,7 @@ class Fetcher:
             name = self._node.topics.by_id.get(topic.topic_id)
             for data in topic.partitions:
                 if name is not None:
-                    self._on_partition(name.name, data)
+                    self._take_partition(name.name, data)
         self._ask_soon(0)
 
     def _start_session_anew(self) -> None:
@@ -351,8 +356,18 @@ class Fetcher:
         for followed in self._followed.values():
             followed.sent = None
 
-    def _on_partition(self, topic: str, data: PartitionData) -> None:
+    def _take_partition(self, topic: str, data: PartitionData) -> None:
+        """Take what the leader says of one partition. Whatever is wrong with that pauses this one alone."""
         followed = self._followed.get((topic, data.partition_index))  # type: ignore[call-overload]
+        try:
+            self._on_partition(followed, data)
+        except Exception as fault:  # noqa: BLE001  (an edge: the partition's)
+            if followed is not None:
+                self._pause(followed)
+            what = f"{topic}-{data.partition_index}: what broker {self.leader} sent cannot be taken"
+            report(self._node.world, what, fault)
+
+    def _on_partition(self, followed: _Followed | None, data: PartitionData) -> None:
         if followed is None or followed.is_busy or not self._is_current(followed):
             return
         if followed.sent is None:

@@ -53,10 +53,10 @@ class InSyncKeeper:
         def look() -> None:
             if node.stopping:
                 return
+            book()  # first: whatever becomes of this round, there is a next one
             for replica in list(node.replicas):
                 if replica.state.is_leader and replica.state.followers:
                     self.consider(replica)
-            book()
 
         def book() -> None:
             due_ms = node.world.clock.monotonic_ms() + max(1, lag_max_ms // 2)

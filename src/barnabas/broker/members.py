@@ -25,6 +25,7 @@ from barnabas.broker.channel import Channel, Unreachable
 from barnabas.broker.cluster_topics import ClusterTopics
 from barnabas.broker.config_notices import ConfigNotices
 from barnabas.broker.controller_seat import ControllerSeat
+from barnabas.broker.edge import report
 from barnabas.broker.follower import Fetchers
 from barnabas.broker.follower_news import Followers
 from barnabas.broker.forwarding import Forwarding
@@ -49,6 +50,8 @@ log = logging.getLogger(__name__)
 
 CONTROLLED_SHUTDOWN_VERSION: Final = 3
 _RETRY_MS: Final = 200
+#: How long to wait after a fault of ours.
+_FAULT_PAUSE_MS: Final = 1_000
 
 
 class IdTaken(OSError):
@@ -275,8 +278,17 @@ class Members:
         elif isinstance(problem, OtherCluster):
             log.critical("%s", problem)
             self._node.on_doomed(problem)
-        elif not self._node.stopping:
-            log.critical("cannot register again", exc_info=problem)
+        elif isinstance(problem, Exception) and not self._node.stopping:
+            node = self._node
+            report(node.world, "registering again", problem)
+            node.world.timers.call_at(
+                node.world.clock.monotonic_ms() + _FAULT_PAUSE_MS, self._register_after_fault
+            )
+
+    def _register_after_fault(self) -> None:
+        """Try again, unless a later session has begun to: a broker that is not registered is not there for the others."""
+        if not self.is_registered and not self._is_registering and not self._node.stopping:
+            drive(self._register_again(), self._on_registered_again)
 
     def _until_addresses_free(self, us: LiveBroker) -> Task[None]:
         """Wait while another broker has an address of ours: one that died is soon forgotten, one that lives is meant by mistake."""

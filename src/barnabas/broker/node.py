@@ -21,6 +21,7 @@ from barnabas.broker.call import Call, owned
 from barnabas.broker.cluster_view import ClusterView
 from barnabas.broker.coordinators import Coordinators
 from barnabas.broker.directory_jobs import DirectoryJobs
+from barnabas.broker.edge import call_all, report
 from barnabas.broker.fair_turns import FairTurns
 from barnabas.broker.log_claims import LogClaims
 from barnabas.broker.log_moves import LogMoves
@@ -95,7 +96,10 @@ class Node:
         self.metrics = Metrics()
         #: Produce requests of this turn that are written together.
         self.staging = Staging(
-            world.clock, self.metrics, config.get_int("socket.request.max.bytes")
+            world.clock,
+            self.metrics,
+            config.get_int("socket.request.max.bytes"),
+            partial(report, world),
         )
         #: Who works on the files of a log.
         self.claims = LogClaims(self.pause)
@@ -266,10 +270,20 @@ class Node:
     def on_turn_end(self) -> None:
         """Write what was staged in this turn; finish the requests for which enough bytes came."""
         self.staging.write()
-        for waiter in self.replicas.waiting.take_ready():
+        ready = self.replicas.waiting.take_ready()
+        try:
+            if ready:
+                call_all([partial(self._complete_or_close, waiter) for waiter in ready])
+        finally:
+            while self._dropped:
+                self._answer_dropped(self._dropped.popleft())
+
+    def _complete_or_close(self, waiter: Waiter[Any]) -> None:
+        try:
             self.complete(waiter)
-        while self._dropped:
-            self._answer_dropped(self._dropped.popleft())
+        except Exception:
+            waiter.owner.call.link.close()
+            raise
 
     @property
     def is_feeding_readers(self) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker import log_opening, topic_deletion
 from barnabas.broker.comparison import Comparison
+from barnabas.broker.edge import call_all
 from barnabas.broker.order_check import check_order, check_roles
 from barnabas.broker.topic_learning import TopicLearning
 from barnabas.broker.turns import Turns
@@ -493,7 +494,7 @@ class Orders:
         ready = [entry for entry in self._watchers if entry[0]()]
         for entry in ready:
             self._watchers.remove(entry)
-            entry[1](True, None)
+        call_all(partial(done, True, None) for _condition, done in ready)
 
 
 def _let_look_again(replica: Replica) -> None:

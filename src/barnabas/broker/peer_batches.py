@@ -16,7 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from barnabas.broker.channel import Channel, Unreachable
+from barnabas.broker.edge import call_all, report
 from barnabas.wire.messages.api_versions import ApiVersionsRequest
+from barnabas.wire.primitives import WireError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Hashable
@@ -99,7 +101,7 @@ class PeerBatches(Generic[Content]):
     def ask(self, broker_id: int, question: Question[Content], done: Done) -> None:
         """Ask with the next request; `done(answer, error)` is called once, later."""
         if self._is_closed:
-            self._refuse_later(done)
+            self._answer_later(done, Unreachable("it is not asked any more"))
             return
         line = self._lines.get(broker_id)
         if line is None:
@@ -135,11 +137,16 @@ class PeerBatches(Generic[Content]):
             wanted = [one for one in taken if one[0].is_wanted()]
             for one in taken:
                 if one not in wanted:
-                    self._refuse_later(one[1])
+                    self._answer_later(one[1], Unreachable("it is not asked any more"))
             if not wanted:
                 continue
+            try:
+                request = self._make([question.content for question, _done in wanted])
+            except Exception as fault:  # noqa: BLE001  (an edge: who asks gets it)
+                for _question, done in wanted:
+                    self._answer_later(done, fault)
+                continue
             line.is_asking = True
-            request = self._make([question.content for question, _done in wanted])
             if line.version is None:
                 told = partial(self._on_versions, line, request, wanted)
                 line.channel.ask(ApiVersionsRequest(), 0, told)
@@ -172,18 +179,24 @@ class PeerBatches(Generic[Content]):
         error: BaseException | None,
     ) -> None:
         line.is_asking = False
+        answers: list[Any] = [None] * len(asked)
         if error is None:
-            answers = self._read([question.content for question, _done in asked], response)
-            for (_question, done), answer in zip(asked, answers, strict=True):
-                done(answer, None)
+            try:
+                read = self._read([question.content for question, _done in asked], response)
+                answers = [answer for answer, _one in zip(read, asked, strict=True)]
+            except Exception as fault:  # noqa: BLE001  (an edge: the broker may have answered anything)
+                error = WireError(f"the answer of broker {line.channel.broker_id} cannot be used")
+                report(self._node.world, str(error), fault)
         else:
             line.version = self._only_version  # another one may come back in its place
-            for _question, done in asked:
-                done(None, error)
-        self._go_on(line)
+        try:
+            call_all(
+                partial(done, answer, error)
+                for (_question, done), answer in zip(asked, answers, strict=True)
+            )
+        finally:
+            self._go_on(line)
 
-    def _refuse_later(self, done: Done) -> None:
+    def _answer_later(self, done: Done, problem: Exception) -> None:
         world = self._node.world
-        world.timers.call_at(
-            world.clock.monotonic_ms(), lambda: done(None, Unreachable("it is not asked any more"))
-        )
+        world.timers.call_at(world.clock.monotonic_ms(), lambda: done(None, problem))

@@ -74,6 +74,7 @@ class Staging:
         "_clock",
         "_lanes",
         "_metrics",
+        "_on_fault",
         "monotonic_ms",
         "now_ms",
         "request_bytes_max",
@@ -81,8 +82,15 @@ class Staging:
         "staged",
     )
 
-    def __init__(self, clock: Clock, metrics: Metrics, request_bytes_max: int) -> None:
-        """Start with none."""
+    def __init__(
+        self,
+        clock: Clock,
+        metrics: Metrics,
+        request_bytes_max: int,
+        on_fault: Callable[[str, Exception], None],
+    ) -> None:
+        """Start with none. `on_fault` is told of faults that are contained here."""
+        self._on_fault = on_fault
         self._clock = clock
         self._metrics = metrics
         self.request_bytes_max = request_bytes_max
@@ -150,10 +158,19 @@ class Staging:
                 run.append(item)
         outcomes: dict[object, Iterator[Any]] = {}
         requests, now_ms = self._metrics.requests, self.now_ms
+        failed: dict[object, None] = {}
         for lane in writers:
             run = runs[lane.target]
             requests[lane.api_key] += len(run)
-            outcomes[lane.target] = iter(lane.write(run, now_ms))
+            try:
+                outcomes[lane.target] = iter(lane.write(run, now_ms))
+            except Exception as fault:  # noqa: BLE001  (an edge: those who wrote there)
+                failed[lane.target] = None
+                self._on_fault("what was staged cannot be written", fault)
+        if failed:
+            staged = self._close_failed(staged, failed, outcomes)
+            if not staged:
+                return
         link, answers = staged[0][0], b""
         for this_link, lane, correlation_id, item in staged:
             if this_link is not link:
@@ -161,6 +178,28 @@ class Staging:
                 link, answers = this_link, b""
             answers += lane.answer(correlation_id, item, next(outcomes[lane.target]))
         link.reply_repeated(answers)
+
+    def _close_failed(
+        self,
+        staged: list[tuple[Link, Lane, int, Any]],
+        failed: dict[object, None],
+        outcomes: dict[object, Iterator[Any]],
+    ) -> list[tuple[Link, Lane, int, Any]]:
+        """Close the links that wrote where it has failed: nobody knows what was written. Return the requests of the others."""
+        closed = {link: None for link, lane, _, _ in staged if lane.target in failed}
+        kept: dict[object, list[Any]] = {target: [] for target in outcomes}
+        others = []
+        for one in staged:
+            link, lane = one[0], one[1]
+            outcome = None if lane.target in failed else next(outcomes[lane.target])
+            if link not in closed:
+                others.append(one)
+                kept[lane.target].append(outcome)
+        for target, some in kept.items():
+            outcomes[target] = iter(some)
+        for link in closed:
+            link.close()
+        return others
 
 
 class Repeats:

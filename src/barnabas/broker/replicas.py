@@ -12,10 +12,12 @@ role, epoch or hosting ends the tenure (see `tenure.py`).
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.commitment import Commitment
 from barnabas.broker.disk_failures import PassingErrors, is_of_directory, is_passing
+from barnabas.broker.edge import call_all
 from barnabas.broker.metrics import TopicMetrics
 from barnabas.broker.tenure import Tenure
 from barnabas.core.epochs import EpochEntry, LeaderEpochs
@@ -508,10 +510,11 @@ class Replica:
     def _end_flush(self, waiters: list[Done], error: BaseException | None) -> None:
         if isinstance(error, OSError):
             self.on_disk_error(error, "flush")
-        for waiter in waiters:
-            waiter(None, error)
-        if self._flush_waiters and not self._flush_running:
-            self._start_flush(is_later=True)
+        try:
+            call_all([partial(waiter, None, error) for waiter in waiters])
+        finally:
+            if self._flush_waiters and not self._flush_running:
+                self._start_flush(is_later=True)
 
 
 def _tell_nobody(_lost: list[Replica]) -> None:

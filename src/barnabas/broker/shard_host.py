@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from barnabas.broker import cluster_znodes, store, topic_creation
 from barnabas.broker.cluster_view import NOBODY
+from barnabas.broker.edge import call_all
 from barnabas.broker.java_hash import java_hash
 from barnabas.broker.tasks import drive
 from barnabas.broker.tickets import Asked, Held
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 
 #: How long to wait before the store is asked again how many partitions there are.
 COUNT_AGAIN_MS: Final = 500
+#: How long a shard whose time has failed is left alone.
+FAULT_PAUSE_MS: Final = 1_000
 
 #: What a client is told of an append that failed.
 UNUSABLE: Final = {
@@ -406,6 +409,11 @@ class ShardHost(Generic[ShardType]):
             hosted.timer.cancel()
         elif deadline_ms is None:
             return
+        self._book_at(hosted, deadline_ms)
+
+    def _book_at(self, hosted: Hosted[ShardType], deadline_ms: int) -> None:
+        if hosted.timer is not None:
+            hosted.timer.cancel()
         hosted.timer_ms = deadline_ms
         hosted.timer = self._node.world.timers.call_at(deadline_ms, lambda: self._on_time(hosted))
 
@@ -413,10 +421,15 @@ class ShardHost(Generic[ShardType]):
         hosted.timer = None
         if not hosted.is_loaded or self._node.stopping:
             return
-        self._settle(hosted)
         clock = self._node.world.clock
-        for result in hosted.shard.on_time(clock.monotonic_ms(), clock.now_ms()):
-            self._carry_out(hosted, result)
+        try:
+            self._settle(hosted)
+            for result in hosted.shard.on_time(clock.monotonic_ms(), clock.now_ms()):
+                self._carry_out(hosted, result)
+        except Exception:
+            # What is due stays due: not at once, or nobody else had a turn.
+            self._book_at(hosted, clock.monotonic_ms() + FAULT_PAUSE_MS)
+            raise
         self._book(hosted)
 
     # Loading and unloading
@@ -506,8 +519,7 @@ class ShardHost(Generic[ShardType]):
 
     def _end_creating(self, waiting: list[Done]) -> None:
         self._creating = None
-        for done in waiting:
-            done(None, None)
+        call_all(partial(done, None, None) for done in waiting)
 
     def _create(self) -> Task[None]:
         node = self._node

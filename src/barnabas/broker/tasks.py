@@ -49,7 +49,7 @@ def begin(start: Start, done: Done) -> None:
     answer = _Answer(done)
     try:
         start(answer)
-    except Exception as fault:  # noqa: BLE001  (an edge: who waits for the answer gets it)
+    except Exception as fault:
         if answer.done is None:
             raise  # it has answered before it failed
         answer(None, fault)

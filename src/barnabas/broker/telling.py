@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.channel import Channel, Unreachable
+from barnabas.broker.edge import report
 from barnabas.broker.log_ends import ask_ends
 from barnabas.broker.orders import DELETED
 from barnabas.broker.tasks import drive
@@ -58,6 +59,8 @@ PARTITIONS_MAX: Final = 5_000
 GONE_MAX: Final = 500
 #: How long to wait before a broker is told again that believes in a later controller.
 REFUSED_MS: Final = 10_000
+#: How long to leave a broker alone after a fault of ours.
+FAULT_PAUSE_MS: Final = 1_000
 #: How long to wait before a broker is asked again for the ends of logs that it cannot tell.
 UNKNOWN_END_MS: Final = 1_000
 #: By their numbers.
@@ -172,8 +175,10 @@ class _Listener:
 
     def _on_end(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
         self._is_telling = False
-        if problem is not None and not self._is_closed:
-            log.error("broker %d cannot be told", self.broker.id, exc_info=problem)
+        if isinstance(problem, Exception) and not self._is_closed:
+            node = self._node
+            report(node.world, f"broker {self.broker.id} cannot be told", problem)
+            node.world.timers.call_at(node.world.clock.monotonic_ms() + FAULT_PAUSE_MS, self.go_on)
 
     def _tell(self) -> Task[None]:
         while not self._is_closed and (
@@ -181,8 +186,11 @@ class _Listener:
         ):
             if self.is_brokers_due:
                 self.is_brokers_due = False
-                if not (yield from self._tell_news([])):
-                    self.is_brokers_due = True
+                is_told = False
+                try:
+                    is_told = yield from self._tell_news([])
+                finally:
+                    self.is_brokers_due = self.is_brokers_due or not is_told
             elif self.roles:
                 yield from self._tell_roles()
             elif self.asked:
@@ -193,8 +201,12 @@ class _Listener:
                 some = list(self.news)[:PARTITIONS_MAX]
                 for key in some:
                     del self.news[key]
-                if not (yield from self._tell_news(some)):
-                    self.news.update(dict.fromkeys(some))
+                is_told = False
+                try:
+                    is_told = yield from self._tell_news(some)
+                finally:
+                    if not is_told:
+                        self.news.update(dict.fromkeys(some))
             else:
                 yield from self._tell_stops()
 
@@ -230,12 +242,16 @@ class _Listener:
         request = self._roles_request(some)
         if not request.topic_states:
             return
-        response = yield from self._ask(request, LEADER_AND_ISR_VERSION)
-        if response is None:
-            for key, is_new in some.items():
-                self.roles[key] = is_new or self.roles.get(key, False)
-            return
-        self._on_roles_answered(request, response)
+        is_told = False
+        try:
+            response = yield from self._ask(request, LEADER_AND_ISR_VERSION)
+            if response is not None:
+                self._on_roles_answered(request, response)
+                is_told = True
+        finally:
+            if not is_told:
+                for key, is_new in some.items():
+                    self.roles[key] = is_new or self.roles.get(key, False)
 
     def _on_roles_answered(
         self, request: LeaderAndIsrRequest, response: LeaderAndIsrResponse
@@ -243,8 +259,11 @@ class _Listener:
         names = {topic.topic_id: topic.topic_name for topic in request.topic_states}
         offline, online, refused = [], [], []
         for topic in response.topics:
+            name = names.get(topic.topic_id)
+            if name is None:
+                continue  # not one that was asked about
             for partition in topic.partition_errors:
-                key = TopicPartition(names[topic.topic_id], partition.partition_index)
+                key = TopicPartition(name, partition.partition_index)
                 code = ErrorCode(partition.error_code)
                 if code == ErrorCode.KAFKA_STORAGE_ERROR:
                     offline.append(key)
@@ -297,8 +316,12 @@ class _Listener:
         some = list(self.asked)[:PARTITIONS_MAX]
         for key in some:
             del self.asked[key]
-        ends = yield from ask_ends(self._channel, self._node.broker_id, some)
-        self._office.on_log_ends(self.broker.id, ends)
+        try:
+            ends = yield from ask_ends(self._channel, self._node.broker_id, some)
+            self._office.on_log_ends(self.broker.id, ends)
+        except Exception:
+            self._ask_later(some)
+            raise
         missing = [key for key in some if key not in ends]
         if missing:
             log.warning("broker %d does not tell how far %s goes", self.broker.id, missing[0])

@@ -42,7 +42,9 @@ class Turns:
         if self._passing:
             return  # called from below the loop here, which goes on: no recursion, however many wait
         self._passing = True
-        while self._waiting and self._free:
-            self._free -= 1
-            self._waiting.popleft()(None, None)
-        self._passing = False
+        try:
+            while self._waiting and self._free:
+                self._free -= 1
+                self._waiting.popleft()(None, None)
+        finally:
+            self._passing = False

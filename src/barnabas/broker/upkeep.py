@@ -77,18 +77,20 @@ class Upkeep:
         drive(checkpointing.write_all(self._node, self._node.directories), written)
 
     def _flush_due(self) -> None:
+        self._book(
+            FLUSH_CHECK_MS, self._flush_due
+        )  # first: whatever becomes of this round, there is a next one
         now_ms = self._node.world.clock.now_ms()
         for replica in self._node.replicas:
             if not replica.offline and replica.log.flush_due(now_ms):
                 replica.flush_in_background()
-        self._book(FLUSH_CHECK_MS, self._flush_due)
 
     def _forget_producers(self) -> None:
+        self._book(self._expiry_ms, self._forget_producers)
         now_ms = self._node.world.clock.now_ms()
         expiration_ms = self._node.config.get_int("producer.id.expiration.ms")
         for replica in self._node.replicas:
             replica.log.producers.remove_expired(now_ms, expiration_ms)
-        self._book(self._expiry_ms, self._forget_producers)
 
     def _open_missing_logs(self) -> None:
         def tried(_result: Any, problem: BaseException | None) -> None:  # noqa: ANN401

@@ -154,6 +154,11 @@ class Connection:
             and not self._server.is_stopping
         )
 
+    def close_unproven(self) -> None:
+        """Close: the client has not proven itself in time."""
+        log.info("closing: no login in time", extra={"peer": self.peer_host})
+        self.close()
+
     def close_when_sent(self) -> None:
         """Read no more, and close once the request under way is answered."""
         self._closes = True

@@ -15,6 +15,7 @@ import threading
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.broker.edge import call_all
 from barnabas.ports import CoordinationError
 from barnabas.runtime.embedded_tree import EmbeddedTree
 
@@ -142,11 +143,14 @@ class EmbeddedStore:
                         self._look(job)
 
     def _look(self, job: _Read) -> None:
-        result, error = job.nothing, None
+        result = job.nothing
+        error: BaseException | None = None
         try:
             result = job.look()
         except sqlite3.Error as problem:
             error = OSError(f"the coordination store cannot be read: {problem}")
+        except Exception as fault:  # noqa: BLE001  (an edge: who asks gets it, and this thread lives)
+            error = fault
         self._loop.post(lambda: job.done(result, error))
 
     def _commit_together(self, jobs: list[_Commit]) -> None:
@@ -157,13 +161,12 @@ class EmbeddedStore:
             outcomes = [self._try(job.operations) for job in jobs]
             self._tree.end_transactions()
             self._db.execute("commit")
-        except sqlite3.Error as problem:
-            with contextlib.suppress(
-                sqlite3.Error
-            ):  # this thread must live, whatever the disk does
+        except Exception as problem:  # noqa: BLE001  (an edge: this thread must live, whatever the disk does)
+            with contextlib.suppress(sqlite3.Error):
                 if self._db.in_transaction:
                     self._db.execute("rollback")
             failure = OSError(f"the coordination store cannot be written: {problem}")
+            failure.__cause__ = problem
             outcomes = [((), failure) for _ in jobs]
         for job, (paths, error) in zip(jobs, outcomes, strict=True):
             self._loop.post(lambda done=job.done, p=paths, e=error: done(p, e))  # type: ignore[misc]
@@ -182,6 +185,4 @@ class EmbeddedStore:
             self._db.execute("release job")
 
     def _tell(self, touched: Touched) -> None:
-        for watch in list(self._watches):
-            if touched.concerns(watch.path):
-                watch.call()
+        call_all([watch.call for watch in self._watches if touched.concerns(watch.path)])

@@ -63,4 +63,6 @@ class Faults:
             "the broker's state is wrong, so the process ends; noticed in %s. Its state: %s",
             where, state, exc_info=fault,
         )  # fmt: skip
-        raise StateBroken("an assertion of the broker failed, see its log; the next start recovers its logs") from fault
+        raise StateBroken(
+            "an assertion of the broker failed, see its log; the next start recovers its logs"
+        ) from fault

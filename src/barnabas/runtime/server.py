@@ -16,6 +16,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.connection_limits import ConnectionLimits
+from barnabas.broker.edge import call_all
 from barnabas.broker.quiet import Quiet
 from barnabas.runtime.acceptor import Acceptor
 from barnabas.runtime.connection import Connection
@@ -229,14 +230,15 @@ class Server:
     def _close_unproven(self) -> None:
         self._looks_at_unproven = False
         now_ms = self.loop.clock.monotonic_ms()
-        for connection, deadline_ms in list(self._unproven.items()):
+        late: list[Connection] = []
+        for connection, deadline_ms in self._unproven.items():
             if deadline_ms > now_ms:
                 self._look_at_unproven(deadline_ms)
-                return
+                break
+            late.append(connection)
+        for connection in late:
             del self._unproven[connection]
-            if not connection.is_proven:
-                log.info("closing: no login in time", extra={"peer": connection.peer_host})
-                connection.close()
+        call_all([connection.close_unproven for connection in late if not connection.is_proven])
 
     def _refuse(self, sock: socket.socket, delay_ms: int) -> None:
         """Close a connection that is not taken; later, if that keeps its client from trying again at once."""
@@ -308,24 +310,36 @@ class Server:
     def _go_on_all(self) -> None:
         connections, self._next_turn = self._next_turn, []
         for connection in connections:
-            connection.go_on_at_last()
+            try:
+                connection.go_on_at_last()
+            except Exception as fault:  # noqa: BLE001  (an edge: the connection's)
+                connection.on_fault(fault)
 
     def _on_turn_end(self) -> None:
-        """Finish what waited for this turn's appends, then send everything that is ready."""
+        """Finish what waited for this turn's appends, then send everything that is ready.
+
+        Whatever fails, what is ready is sent, and memory comes back: the edge is the loop's.
+        """
         self.now_ms = self.loop.clock.monotonic_ms()
-        self._handle_received()
-        self._answer_readers()
-        while self.dirty:
-            dirty, self.dirty = self.dirty, []
-            for connection in dirty:
-                if connection.is_open:
-                    try:
-                        connection.flush()
-                    except Exception as fault:  # noqa: BLE001  (an edge: the connection's)
-                        connection.on_fault(fault)
+        try:
+            self._handle_received()
             self._answer_readers()
-        self.shared_reads.forget()
-        self._take_memory_back()
+            while self.dirty:
+                self._flush_dirty()
+                self._answer_readers()
+        finally:
+            self._flush_dirty()
+            self.shared_reads.forget()
+            self._take_memory_back()
+
+    def _flush_dirty(self) -> None:
+        dirty, self.dirty = self.dirty, []
+        for connection in dirty:
+            if connection.is_open:
+                try:
+                    connection.flush()
+                except Exception as fault:  # noqa: BLE001  (an edge: the connection's)
+                    connection.on_fault(fault)
 
     def _answer_readers(self) -> None:
         """Write what was staged, and answer who waited for it: when nothing else is to be done, or has been for a while.
@@ -347,8 +361,8 @@ class Server:
         self.loop.call_at(self.loop.clock.monotonic_ms() + TRIM_MS, self._trim)
 
     def _trim(self) -> None:
+        self._book_trim()  # first: whatever becomes of this round, there is a next one
         self.frame_pool.trim()
-        self._book_trim()
 
     def _book_idle_check(self) -> None:
         if self._idle_ms_max < 0:
@@ -357,9 +371,12 @@ class Server:
         self.loop.call_at(self.loop.clock.monotonic_ms() + pause_ms, self._close_idle)
 
     def _close_idle(self) -> None:
-        limit = self.loop.clock.monotonic_ms() - self._idle_ms_max
-        for connection in list(self._connections.values()):
-            # A reply that nobody takes is no excuse: Kafka closes such a connection, too.
-            if connection.last_used_ms < limit and not connection.is_waiting:
-                connection.close()
         self._book_idle_check()
+        limit = self.loop.clock.monotonic_ms() - self._idle_ms_max
+        # A reply that nobody takes is no excuse: Kafka closes such a connection, too.
+        idle = [
+            connection
+            for connection in self._connections.values()
+            if connection.last_used_ms < limit and not connection.is_waiting
+        ]
+        call_all([connection.close for connection in idle])

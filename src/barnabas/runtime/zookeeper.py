@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kazoo.protocol.states import EventType
 
+from barnabas.broker.edge import call_all
 from barnabas.ports import CoordinationError, NotConnected, ZNode
 from barnabas.runtime.zookeeper_commits import CommitQueue, check_size
 from barnabas.runtime.zookeeper_reads import Reads
@@ -206,34 +207,31 @@ class ZooKeeperStore:
         for watch in self.watches:
             watch.arm()
         self._commits.go_on()
-        for listener in self._listeners:
-            listener.on_connected(session_id, is_new=is_new)
-        for watch in list(self.watches):
-            watch.call()
+        call_all(
+            [
+                *(partial(one.on_connected, session_id, is_new=is_new) for one in self._listeners),
+                *(watch.call for watch in self.watches),
+            ]
+        )
 
     def on_suspended(self) -> None:
         """Tell the listeners."""
-        for listener in self._listeners:
-            listener.on_suspended()
+        call_all(listener.on_suspended for listener in self._listeners)
 
     def on_expired(self) -> None:
         """Tell the listeners; then what was to be done in the old session fails, after what was under way."""
-        waiting = self._commits.take_waiting()
-        for listener in self._listeners:
-            listener.on_expired()
         problem = NotConnected("the session with ZooKeeper has expired")
-        for done in waiting:
+        for done in self._commits.take_waiting():
             self.loop.post(partial(done, (), problem))
+        call_all(listener.on_expired for listener in self._listeners)
 
     def on_gone_back(self) -> None:
         """Tell the listeners."""
-        for listener in self._listeners:
-            listener.on_gone_back()
+        call_all(listener.on_gone_back for listener in self._listeners)
 
     def on_unreachable(self, problem: NotConnected) -> None:
         """Let commits that wait fail."""
-        for done in self._commits.take_waiting():
-            done((), problem)
+        call_all(partial(done, (), problem) for done in self._commits.take_waiting())
 
     def _absolute(self, path: str) -> str:
         return (self._root + path.rstrip("/")) or "/"

@@ -120,13 +120,16 @@ class CommitQueue:
     ) -> None:
         self._in_flight -= 1
         self._is_alone = False
-        if isinstance(problem, _NotSent):
-            self._waiting.appendleft(commit)
-        elif isinstance(problem, ZookeeperError):  # refused as a whole
-            commit.done((), CoordinationError(type(problem).__name__, commit.operations[0].path))
-        else:
-            commit.done(paths or (), problem)
-        self.go_on()
+        try:
+            if isinstance(problem, _NotSent):
+                self._waiting.appendleft(commit)
+            elif isinstance(problem, ZookeeperError):  # refused as a whole
+                path = commit.operations[0].path
+                commit.done((), CoordinationError(type(problem).__name__, path))
+            else:
+                commit.done(paths or (), problem)
+        finally:
+            self.go_on()
 
     def _commit_plainly(self, operations: Sequence[Operation]) -> Task[list[str]]:
         steps = [_Step(operation, False) for operation in operations]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kazoo.exceptions import EXCEPTIONS, NoNodeError
 
+from barnabas.broker.edge import call_all
 from barnabas.ports import CoordinationError, ZNode
 
 if TYPE_CHECKING:
@@ -120,16 +121,24 @@ def _call(request: MultiRead, client: KazooClient) -> Any:  # noqa: ANN401
 def _hand_out(
     batch: Sequence[_Read], answers: Sequence[Any], problem: BaseException | None
 ) -> None:
-    for number, read in enumerate(batch):
-        if problem is not None:
-            read.answer(None, problem)
-        elif isinstance(answers[number], NoNodeError):
-            read.answer(None, None)
-        elif isinstance(answers[number], Exception):
-            kind = type(answers[number]).__name__
-            read.answer(None, CoordinationError(kind, read.path))
-        else:
-            read.answer(answers[number], None)
+    call_all(
+        partial(read.answer, *_answer_of(read, None if problem else answers[number], problem))
+        for number, read in enumerate(batch)
+    )
+
+
+def _answer_of(
+    read: _Read,
+    answer: Any,  # noqa: ANN401
+    problem: BaseException | None,
+) -> tuple[Any, BaseException | None]:
+    if problem is not None:
+        return None, problem
+    if isinstance(answer, NoNodeError):
+        return None, None
+    if isinstance(answer, Exception):
+        return None, CoordinationError(type(answer).__name__, read.path)
+    return answer, None
 
 
 def _parse_node(buffer: bytes, position: int) -> tuple[Found, int]:

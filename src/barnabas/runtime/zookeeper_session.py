@@ -38,6 +38,7 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KeeperState
 
+from barnabas.broker.edge import call_all
 from barnabas.ports import NotConnected, OutcomeUnknown
 
 if TYPE_CHECKING:
@@ -197,13 +198,15 @@ class ZooKeeperSession:
         error: BaseException | None,
     ) -> None:
         self._queries_under_way -= 1
-        if isinstance(error, SessionExpiredError):
-            answer(None, NotConnected("the session with ZooKeeper has expired"))
-        elif isinstance(error, _LOST):
-            self.query(call, answer)
-        else:
-            answer(value, error)
-        self._ask_waiting()
+        try:
+            if isinstance(error, SessionExpiredError):
+                answer(None, NotConnected("the session with ZooKeeper has expired"))
+            elif isinstance(error, _LOST):
+                self.query(call, answer)
+            else:
+                answer(value, error)
+        finally:
+            self._ask_waiting()
 
     def _send(self, call: Call, answer: Answer) -> None:
         number = next(self._numbers)
@@ -309,10 +312,14 @@ class ZooKeeperSession:
         under_way, self._under_way = self._under_way, {}
         waiting, self._waiting = self._waiting, deque()
         self._be_patient(self._timeout_ms)
-        self._owner.on_expired()
-        for answer in under_way.values():
-            answer(None, SessionExpiredError())
-        _fail(waiting, NotConnected("the session with ZooKeeper has expired"))
+        gone = NotConnected("the session with ZooKeeper has expired")
+        call_all(
+            [
+                self._owner.on_expired,
+                *(partial(answer, None, SessionExpiredError()) for answer in under_way.values()),
+                partial(_fail, waiting, gone),
+            ]
+        )
 
     def _on_died(self) -> None:
         log.error("the connection to ZooKeeper failed; trying again")
@@ -339,16 +346,14 @@ class ZooKeeperSession:
         )
         log.error("%s", problem)
         waiting, self._waiting = self._waiting, deque()
-        _fail(waiting, problem)
-        self._owner.on_unreachable(problem)
         if self._identity is not None:
             self._seen_zxid = max(self._seen_zxid, self._client.last_zxid)
             self._reopen()
+        call_all([partial(_fail, waiting, problem), partial(self._owner.on_unreachable, problem)])
 
 
 def _fail(requests: Iterable[tuple[Call, Answer]], problem: NotConnected) -> None:
-    for _call, answer in requests:
-        answer(None, problem)
+    call_all(partial(answer, None, problem) for _call, answer in requests)
 
 
 def _sync(client: KazooClient) -> Any:  # noqa: ANN401

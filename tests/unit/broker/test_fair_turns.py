@@ -114,3 +114,16 @@ def test_thousands_who_give_at_once_do_not_recurse(kit):
         kit.turns.take(number, lambda _result, _error, number=number: give_at_once(number))
     kit.give("a")
     assert went == list(range(5000))
+
+
+def test_one_who_fails_with_its_place_does_not_keep_the_others_from_theirs(kit):
+    def fail(_result, _error):
+        raise RuntimeError("planted")
+
+    kit.take("a", "b")
+    kit.turns.take("failing", fail)
+    kit.take("c")
+    with pytest.raises(RuntimeError, match="planted"):
+        kit.give("a")
+    kit.give("failing")
+    assert kit.went == ["a", "b", "c"]

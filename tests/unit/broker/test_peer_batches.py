@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from barnabas.broker.channel import Unreachable
+from barnabas.broker.edge import Contained
 from barnabas.broker.peer_batches import SIZE_MAX, PeerBatches, Question
 from barnabas.model.config.broker_config import BrokerConfig
 from barnabas.ports import World
@@ -19,6 +20,7 @@ from barnabas.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from barnabas.wire.primitives import WireError
 
 VERSION = 5
 VERSIONS = (VERSION, VERSION)
@@ -191,7 +193,8 @@ def test_a_broker_that_is_gone_answers_nobody(outside, batches):
     sent, waiting, other = ask(batches, 2, "a"), ask(batches, 2, "b"), ask(batches, 3, "c")
     outside.run_due()
     batches.on_brokers({1, 3})
-    outside.run_due()
+    for _ in range(3):
+        outside.run_due()
     assert [type(each) for each in sent + waiting] == [Unreachable, Unreachable]
     outside.connections[1].answer()
     assert other == ["c!"]
@@ -233,6 +236,7 @@ def test_it_is_asked_again_after_its_connection_broke(outside):
     [connection] = outside.connections
     connection.tell_versions(0, 4)
     connection.events.on_closed("it has gone")
+    outside.run_due()
     assert isinstance(first[0], Unreachable)
     ask(batches, 2, "b")
     for timer in list(outside.booked):
@@ -240,3 +244,37 @@ def test_it_is_asked_again_after_its_connection_broke(outside):
     outside.run_due()
     outside.run_due()
     assert outside.connections[-1].versions == [(ApiVersionsRequest.API_KEY, 0)]
+
+
+def test_an_answer_that_cannot_be_used_is_an_error_for_each_who_asked_and_others_go_on(outside):
+    batches = make_batches(outside, VERSIONS)
+    first, second = ask(batches, 2, "a"), ask(batches, 2, "b")
+    outside.run_due()
+    [connection] = outside.connections
+    number, _groups = connection.requests.pop(0)
+    body = DescribeGroupsResponse(groups=[]).encode(VERSION)  # it speaks of nobody
+    header = frame.response_header(number, DescribeGroupsRequest.API_KEY, VERSION)
+    connection.events.on_frame(memoryview(header + b"".join(map(bytes, body))))
+    assert isinstance(first[0], WireError)
+    connection.answer()
+    assert second == ["b!"]
+    with pytest.raises(Contained):
+        outside.run_due()
+
+
+def test_one_who_cannot_use_its_answer_does_not_keep_the_others_from_theirs(outside):
+    batches = make_batches(outside, VERSIONS)
+    opening = ask(batches, 2, "opening")
+
+    def fail(_answer, _error):
+        raise RuntimeError("planted")
+
+    batches.ask(2, Question("a", 1, "a", lambda: True), fail)
+    other = ask(batches, 2, "b")
+    outside.run_due()
+    [connection] = outside.connections
+    connection.answer()
+    assert opening == ["opening!"]
+    with pytest.raises(RuntimeError, match="planted"):
+        connection.answer()
+    assert other == ["b!"]

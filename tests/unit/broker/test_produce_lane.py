@@ -8,6 +8,8 @@ import pytest
 from fuzz_world import FuzzLink
 from property.test_produce_lane import NOW_MS, Peer, frame
 
+from barnabas.broker.edge import Contained
+from barnabas.broker.replicas import Replica
 from barnabas.model.errors import ErrorCode
 from barnabas.wire import batch as batches
 from barnabas.wire.batch import Producer, Record
@@ -324,3 +326,39 @@ def test_a_deleted_topic_is_held_by_no_lane(peer):
     assert all(
         lane.target is not replica for lane in peer.host.node.staging.lanes(VERSION).values()
     )
+
+
+def test_a_fault_in_writing_closes_those_who_wrote_there_and_answers_the_others(peer, monkeypatch):
+    """Partition 0 fails; one connection wrote there and to partition 1, the other one to partition 1 alone."""
+    peer.general(produce(2, 1))
+    other = Other(peer)
+    append = Replica.append
+
+    def fail_on_first(replica, *args):
+        if replica.key.partition == 0:
+            raise RuntimeError("planted")
+        return append(replica, *args)
+
+    monkeypatch.setattr(Replica, "append", fail_on_first)
+    monkeypatch.setattr(Replica, "append_run", lambda replica, run, now_ms: [
+        replica.append(batch, header, now_ms) for batch, header in run
+    ])  # fmt: skip
+    log = peer.host.node.replicas.get("plain", 1).log
+    end_offset = log.log_end_offset
+    for link, frames in (
+        (peer.link, [produce(3, 0), produce(4, 1)]),
+        (other.link, [produce(5, 1)]),
+    ):
+        stream = memoryview(bytearray(b"".join(frames)))
+        if link.lanes is None:
+            link.lanes = peer.link.lanes.__class__(link, peer.host.node.staging)
+        assert link.lanes.take(stream, 0, len(stream)) == len(stream)
+    peer.host.node.staging.write()
+    assert log.log_end_offset == end_offset + 2
+    assert [peer.link.is_open, other.link.is_open] == [False, True]
+    assert peer.link.answers == []
+    [answer] = other.link.answers
+    assert decode(answer) == (5, ErrorCode.NONE, end_offset + 1)
+    with pytest.raises(Contained) as told:
+        peer.host.events.advance(0)
+    assert isinstance(told.value.__cause__, RuntimeError)

@@ -1,5 +1,7 @@
 """One after another, in the order of asking, however many wait."""
 
+import pytest
+
 from barnabas.broker.turns import Turns
 
 
@@ -61,3 +63,18 @@ def test_as_many_go_at_once_as_there_are_places():
     turns.give()
     turns.give()
     assert went == ["a", "b", "c", "d"]
+
+
+def test_one_who_fails_with_its_turn_does_not_keep_the_others_from_theirs():
+    turns, taken = Turns(), []
+
+    def fail(_result, _error):
+        raise RuntimeError("planted")
+
+    taker(turns, "a", taken)
+    turns.take(fail)
+    taker(turns, "b", taken)
+    with pytest.raises(RuntimeError, match="planted"):
+        turns.give()
+    turns.give()
+    assert taken == ["a", "b"]

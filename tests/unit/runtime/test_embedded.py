@@ -154,3 +154,29 @@ def test_a_store_of_the_first_form_gets_parents_and_goes_on(tmp_path):
 
 def test_a_lone_node_may_commit_more_than_zookeeper_takes(opened):
     assert opened.commit_all([Create(f"/n/{n}", b"x" * 1000) for n in range(2000)]) == [None]
+
+
+def test_what_nobody_foresaw_is_an_answer_and_the_store_goes_on(opened):
+    [error, fine] = opened.commit_all([object()], [Create("/a", b"1")])
+    assert isinstance(error, OSError)
+    if fine is not None:  # in the same transaction
+        assert opened.commit_all([Create("/a", b"1")]) == [None]
+    outcomes = []
+    opened.store.read_tree(None, lambda _found, problem: outcomes.append(problem))
+    opened._until(lambda: outcomes)
+    assert isinstance(outcomes[0], Exception)
+    assert opened.read("/a")["/a"].data == b"1"
+
+
+def test_a_watch_that_fails_does_not_keep_the_others_from_being_called(opened, caplog):
+    called = []
+
+    def fail():
+        raise RuntimeError("planted")
+
+    opened.store.watch("/a", fail)
+    opened.store.watch("/a", lambda: called.append(1))
+    assert opened.commit_all([Create("/a", b"1")]) == [None]
+    opened._until(lambda: called)
+    [told] = caplog.records
+    assert told.exc_info[0] is RuntimeError

@@ -286,7 +286,9 @@ def break_an_invariant(*_args):
     ],
     ids=["timer", "posted", "turn end", "done"],
 )
-def test_an_assertion_of_the_core_ends_the_loop_with_the_state_in_the_log(plant, is_portable, caplog):
+def test_an_assertion_of_the_core_ends_the_loop_with_the_state_in_the_log(
+    plant, is_portable, caplog
+):
     loop, called = Loop(portable=is_portable), []
     loop.faults.describe_state = lambda: "state of the test"
     loop.call_at(0, lambda: None)

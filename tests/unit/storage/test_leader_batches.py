@@ -60,7 +60,17 @@ def damaged(position, value):
         stamped(5) + damaged(11, 5),
         stamped(5, epoch=-2),
     ],
-    ids=["old", "again", "overlaps", "bytes", "format", "length", "delta", "second length", "epoch"],
+    ids=[
+        "old",
+        "again",
+        "overlaps",
+        "bytes",
+        "format",
+        "length",
+        "delta",
+        "second length",
+        "epoch",
+    ],
 )
 def test_bad_ones_are_refused_with_all_others(data):
     with pytest.raises(BatchError):
