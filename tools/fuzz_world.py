@@ -124,6 +124,18 @@ class FuzzEvents:
 
         self._later.append(work)
 
+    def compute(
+        self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]
+    ) -> None:
+        """Run a job as any other."""
+        self.run(job, done)
+
+    def ask_network(
+        self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]
+    ) -> None:
+        """Run a job as any other."""
+        self.run(job, done)
+
     def read_tree(
         self, path: str, done: Callable[[Mapping[str, ZNode], BaseException | None], None]
     ) -> None:

@@ -52,16 +52,26 @@ class Timers(Protocol):
 
 
 class Background(Protocol):
-    """Work that may block: fsync, cold reads, deleting files."""
+    """Work beside the thread of decision, by what it waits for: jobs of one kind do not hold up those of another.
+
+    Jobs may run side by side and end in any order; `done(result, error)` is called on the thread of decision. The queue is as
+    long as the callers make it: each caller keeps at most one job per partition or connection under way.
+    """
 
     def run(
         self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]
     ) -> None:
-        """Run `job` off the thread of decision, then call `done(result, error)` on it.
+        """Run what waits for a disk: fsync, cold reads, deleting files."""
 
-        Jobs may run side by side and end in any order. The queue is as long as the callers make it:
-        each caller keeps at most one job per partition or connection under way.
-        """
+    def compute(
+        self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]
+    ) -> None:
+        """Run what keeps a processor busy: handshakes, compressed batches, long requests. It waits for nothing."""
+
+    def ask_network(
+        self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]
+    ) -> None:
+        """Run what waits for a network, and may do so for long. OSError, and nothing was run, if too many do."""
 
 
 class WouldBlock(Exception):
@@ -396,7 +406,7 @@ class PeerEvents(Protocol):
         """Hear that the other side took the connection."""
 
     def on_frame(self, frame: memoryview) -> None:
-        """Take a reply, without its length. The view is released, and its memory the caller's again, when this returns."""
+        """Take a reply, without its length. It is lent: it cannot be read after this returns, and what was cut out of it is to be copied."""
 
     def on_closed(self, reason: str) -> None:
         """Hear that the connection is gone or could not be had. Once, and the last call; not after `Peer.close`."""

@@ -476,7 +476,7 @@ class Node:
         """Decode and encode in the background what takes long."""
         decode = partial(api.decode, call.frame, call.version, position)
         try:
-            call.request = yield partial(self.world.background.run, decode)
+            call.request = yield partial(self.world.background.compute, decode)
         except WireError as problem:
             log.warning("closing: %s", problem)
             raise CloseLink(str(problem)) from problem
@@ -486,20 +486,20 @@ class Node:
         try:
             if self.gate is not None:
                 judge = partial(api.guard, self.gate, call, api.refuse)
-                call.denied = yield partial(self.world.background.run, judge)
+                call.denied = yield partial(self.world.background.compute, judge)
             response = api.handle_long(call)
             if type(response) is GeneratorType:
                 response = yield from response
         except KafkaError as problem:
             refuse = partial(api.refuse, call.request, problem.code, problem.message)
-            response = yield partial(self.world.background.run, refuse)
+            response = yield partial(self.world.background.compute, refuse)
         if response is None or response is NO_REPLY or type(response) is pieces.EncodedResponse:
             return response
         # What a long request is answered is long, too.
         if call.bill is not None:
             pieces.tell_throttle(response, call.bill.settle())
         encode = partial(pieces.encode, call.whole(response), call.version)
-        return (yield partial(self.world.background.run, encode))
+        return (yield partial(self.world.background.compute, encode))
 
     def _refuse(self, api: Api, call: Call, problem: BaseException) -> Any:  # noqa: ANN401
         if isinstance(problem, CloseLink):

@@ -161,7 +161,7 @@ class Pieces:
         if not self.is_full:
             return job()
         self._was_paused = True
-        result: Result = yield partial(self._call.node.world.background.run, job)
+        result: Result = yield partial(self._call.node.world.background.compute, job)
         return result
 
     def respond(self, build: Callable[[], Response]) -> Task[Response]:
@@ -178,6 +178,6 @@ class Pieces:
             tell_throttle(response, throttle_ms)
             return encode(response, version)
 
-        job = partial(self._call.node.world.background.run, finish)
+        job = partial(self._call.node.world.background.compute, finish)
         encoded: EncodedResponse = yield job
         return encoded

@@ -71,7 +71,9 @@ class TokenKeys:
         self._is_reading = True
         self._read_at_ms = self._node.world.clock.monotonic_ms()
         try:
-            text = yield partial(self._node.world.background.run, partial(read_url, self._url))
+            text = yield partial(
+                self._node.world.background.ask_network, partial(read_url, self._url)
+            )
             self._keys = read_keys(text)
         except ValueError as problem:
             raise OSError(f"the keys at {self._url} cannot be used: {problem}") from None

@@ -19,11 +19,11 @@ import signal
 import threading
 import time
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.faults import Faults
+from barnabas.runtime.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,13 @@ WRITE: Final = 0x004
 HANGUP: Final = 0x2000
 
 #: fsync, cold reads and deletions: they wait for a disk, not for a processor.
-BACKGROUND_THREADS: Final = 4
+DISK_THREADS: Final = 4
+#: What computes for long; more would only take turns with the loop at the interpreter.
+PROCESSOR_THREADS: Final = 4
+#: What waits for an answer out of a network, which may never come.
+NETWORK_THREADS: Final = 8
+#: More do not wait for it: who asks for them connects again after a pause.
+NETWORK_WAITING_MAX: Final = 256
 #: Cancelled timers that the heap may hold before it is looked through.
 CANCELLED_KEPT: Final = 1000
 _IDLE_WAIT_S: Final = 60.0
@@ -115,7 +121,7 @@ class _SelectorPoll:
 class Loop:
     """Run callbacks of descriptors, timers and posted calls, one after another.
 
-    It is the Timers port (`call_at`) and the Background port (`run`) of the real world.
+    It is the Timers port (`call_at`) and the Background port (`run`, `compute`, `ask_network`) of the real world.
     """
 
     def __init__(self, *, portable: bool = False) -> None:
@@ -139,7 +145,9 @@ class Loop:
         #: Re-entrant, because a signal handler may post while its thread is posting.
         self._closing = threading.RLock()
         self._closed = False
-        self._pool: ThreadPoolExecutor | None = None
+        self._disk = Pool("disk", DISK_THREADS, self.post)
+        self._processor = Pool("processor", PROCESSOR_THREADS, self.post)
+        self._network = Pool("network", NETWORK_THREADS, self.post, NETWORK_WAITING_MAX)
         #: When the poll of this turn came back.
         self.turn_start_ns = time.monotonic_ns()
         self._is_restless = False
@@ -203,20 +211,25 @@ class Loop:
     def run(
         self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]
     ) -> None:
-        """Run `job` in the pool, then `done(result, error)` on the loop's thread."""
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(BACKGROUND_THREADS, "barnabas-background")
+        """Run a `job` that waits for a disk beside the loop, then `done(result, error)` on the loop's thread."""
+        self._disk.run(job, done)
 
-        def work() -> None:
-            result: Any = None
-            error: BaseException | None = None
-            try:
-                result = job()
-            except Exception as caught:  # noqa: BLE001  (an edge: the caller gets it)
-                error = caught
-            self.post(lambda: done(result, error))
+    def compute(
+        self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]
+    ) -> None:
+        """Run a `job` that computes for long beside the loop."""
+        self._processor.run(job, done)
 
-        self._pool.submit(work)
+    def ask_network(
+        self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]
+    ) -> None:
+        """Run a `job` that waits for a network beside the loop; OSError at once if too many do."""
+        self._network.run(job, done)
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """The threads, for the metrics."""
+        return self._disk, self._processor, self._network
 
     def run_forever(self) -> None:
         """Run until `stop`, on the calling thread."""
@@ -281,9 +294,13 @@ class Loop:
         self.post(end)
 
     def close(self) -> None:
-        """Wait for background jobs and give the descriptors back; their answers are still delivered."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True)
+        """Wait for background jobs and give the descriptors back; their answers are still delivered.
+
+        What waits for a network may wait for ever, and is left.
+        """
+        self._network.close(finish=False)
+        self._disk.close(finish=True)
+        self._processor.close(finish=True)
         with self._closing:
             self._closed = True
         if not self.faults.is_state_broken:

@@ -250,9 +250,29 @@ def _process(broker: RunningBroker) -> Iterator[Family]:
         "barnabas_request_failures_total", "counter", "Requests that ended in an unexpected error.",
         _one(broker.node.metrics.failures),
     )  # fmt: skip
+    yield (
+        "barnabas_faults_total", "counter", "Faults of the broker that ended one thing alone; its log has them.",
+        _one(broker.loop.faults.count),
+    )  # fmt: skip
+    yield from _pools(broker)
     for name, value in _read_disk_bytes().items():
         about = f"Bytes this process had the disk {name}."
         yield f"kafka_server_kafkaserver_linux_disk_{name}_bytes", "gauge", about, _one(value)
+
+
+def _pools(broker: RunningBroker) -> Iterator[Family]:
+    pools = broker.loop.pools
+    for name, about, value in (
+        ("threads_max", "Jobs that run beside the loop at once, by what they wait for.", "threads_max"),
+        ("running", "Jobs that run beside the loop now.", "running"),
+        ("waiting", "Jobs that wait for a thread.", "waiting"),
+    ):  # fmt: skip
+        samples = [(labelled(pool=pool.name), getattr(pool, value)) for pool in pools]
+        yield f"barnabas_background_jobs_{name}", "gauge", about, samples
+    yield (
+        "barnabas_background_jobs_refused_total", "counter", "Jobs that were refused because too many waited.",
+        [(labelled(pool=pool.name), pool.refused) for pool in pools],
+    )  # fmt: skip
 
 
 def _read_resident_bytes() -> int | None:

@@ -214,7 +214,7 @@ class Handshakes:
             connection = self._waiting.popleft()
             if connection.is_open:
                 self._under_way += 1
-                self._loop.run(connection.tls.shake, partial(self._on_step, connection))
+                self._loop.compute(connection.tls.shake, partial(self._on_step, connection))
 
     def _on_step(
         self, connection: ShakingConnection, is_done: bool | None, problem: BaseException | None

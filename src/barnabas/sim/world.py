@@ -205,6 +205,18 @@ class SimBackground:
 
         self._scheduler.after(self._chance.randint(20, self.longest_us), "job", work)
 
+    def compute(
+        self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]
+    ) -> None:
+        """Run a job as any other."""
+        self.run(job, done)
+
+    def ask_network(
+        self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]
+    ) -> None:
+        """Run a job as any other."""
+        self.run(job, done)
+
     def _work(
         self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]
     ) -> None:

@@ -461,7 +461,7 @@ def _open_once(call: Call, postponed: _Postponed) -> Task[Opened | Refusal]:
     started_ms = node.world.clock.monotonic_ms()
     try:
         job = partial(batch_check.open_later, postponed.batch, postponed.header, postponed.config)
-        opened: Opened = yield partial(node.world.background.run, job)
+        opened: Opened = yield partial(node.world.background.compute, job)
     except Refusal as refusal:
         return refusal
     finally:
