@@ -1,7 +1,10 @@
 """Connections that this broker opens to others: the Peers port over sockets.
 
 Job: connect without waiting, prove to be a broker where the other one asks for that, send in order, cut replies out of the stream.
-Must not know what is in them. A peer's bad lengths close its connection and nothing else.
+Must not know what is in them. A peer's bad lengths, and whatever else nobody foresaw of what it sends, close its connection and nothing else.
+
+What was received, and in which order, is the `Inbox`'s. A reply is lent for the time of `on_frame`: it cannot be read after that, and
+what was cut out of it and kept owns its bytes (`receive_memory.py`). Memory of long replies is used again.
 
 | step       | goes on when                                             |
 |------------|----------------------------------------------------------|
@@ -15,13 +18,19 @@ Must not know what is in them. A peer's bad lengths close its connection and not
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import socket
+import struct
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.quiet import Quiet
 from barnabas.core.sasl.mechanism import LoginRefused
+from barnabas.runtime.inbox import SIZE_BYTES, Inbox
 from barnabas.runtime.loop import READ, WRITE
 from barnabas.runtime.outbox import Outbox, SharedReads
+from barnabas.runtime.receive_memory import TURN_BYTES, FramePool, TurnMemory
 from barnabas.wire.primitives import WireError
 
 if TYPE_CHECKING:
@@ -34,13 +43,16 @@ if TYPE_CHECKING:
     from barnabas.ports import PeerEvents
     from barnabas.runtime.loop import BookedCall, Loop
     from barnabas.runtime.peer_security import PeerSecurity
+    from barnabas.runtime.receive_memory import FrameMemory
     from barnabas.runtime.tls_socket import TlsSocket
 
-#: What a reply is given room for before more of it has come; a longer one grows with what really comes.
-ROOM_BYTES: Final = 256 * 1024
+log = logging.getLogger(__name__)
+
+#: How often memory of long replies that is not needed any more is let go.
+TRIM_MS: Final = 30_000
 #: No broker answers with more.
 FRAME_BYTES_MAX: Final = 1 << 30
-_SIZE_BYTES: Final = 4
+_SIZE: Final = struct.Struct(">i")
 
 
 class RealPeers:
@@ -51,20 +63,60 @@ class RealPeers:
         self._loop = loop
         self._security = security
         self._open: dict[_Connection, None] = {}
+        self._memory = _Memory(loop)
+        self._book_trim()
 
     def connect(self, host: str, port: int, events: PeerEvents) -> _Connection:
         """Begin to connect. Names are looked up in the background."""
-        connection = _Connection(self._loop, host, self._security, events, self._open)
-        self._loop.run(
-            lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM),
-            lambda found, error: connection.on_resolved(found, error),
-        )
+        memory = self._memory
+        connection = _Connection(self._loop, host, self._security, events, self._open, memory)
+        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        try:  # an address needs no looking up, and none of the threads that wait for others
+            found = look_up(flags=socket.AI_NUMERICHOST)
+        except OSError:
+            self._loop.ask_network(look_up, connection.on_resolved)
+        else:
+            self._loop.post(partial(connection.on_resolved, found, None))
         return connection
+
+    def _book_trim(self) -> None:
+        self._loop.call_at(self._loop.clock.monotonic_ms() + TRIM_MS, self._trim)
+
+    def _trim(self) -> None:
+        self._book_trim()
+        self._memory.pool.trim()
 
     def close(self) -> None:
         """Hang up everywhere."""
         for connection in list(self._open):
             connection.close()
+
+
+class _Memory:
+    """What replies are received in: one read at a time, so that all connections share the memory of a turn."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.turn = TurnMemory()
+        self.pool = FramePool()
+        self._loop = loop
+        self._quiet = Quiet()
+        self._kept_count = 0
+
+    def take_back(self, frame: FrameMemory | None) -> None:
+        """End the time for which a reply was lent: the frame's own memory, or else that of the turn."""
+        if frame is None:
+            self.turn.take_back()
+        else:
+            self.pool.give_back(frame)
+        kept = self.turn.kept_count + self.pool.kept_count
+        if kept == self._kept_count:
+            return
+        self._kept_count = kept
+        ending = self._quiet.ending("kept", self._loop.clock.monotonic_ms())
+        if ending is not None:
+            log.error(
+                "memory of a reply was still in use after its end, %d times so far%s", kept, ending
+            )
 
 
 class _Connection:
@@ -77,6 +129,7 @@ class _Connection:
         security: PeerSecurity,
         events: PeerEvents,
         registry: dict[_Connection, None],
+        memory: _Memory,
     ) -> None:
         self._loop = loop
         self._host = host
@@ -97,8 +150,15 @@ class _Connection:
         #: What is to be sent once it is open.
         self._waiting: list[Buffer] = []
         self._out = Outbox(SharedReads())
-        self._room = bytearray(ROOM_BYTES)
-        self._filled = 0
+        self._memory = memory
+        self._inbox = Inbox(memory.pool)
+        #: The next read is booked already.
+        self._is_booked = False
+
+    def _on_fault(self, fault: Exception) -> None:
+        """Tell of a fault of ours, and close: who asked over this connection hears of it as of any other end."""
+        self._loop.faults.tell(f"the connection to {self._host}", fault)
+        self._fail(f"a fault of this broker: {fault!r}")
 
     def on_resolved(self, found: list[Any] | None, error: BaseException | None) -> None:
         """Try the addresses one after another."""
@@ -132,6 +192,12 @@ class _Connection:
         self._is_watched = True
 
     def _on_event(self, events: int) -> None:
+        try:
+            self._react(events)
+        except Exception as fault:  # noqa: BLE001  (an edge: the connection's)
+            self._on_fault(fault)
+
+    def _react(self, events: int) -> None:
         if not self._is_connected:
             self._on_connect_outcome()
             return
@@ -178,11 +244,17 @@ class _Connection:
         assert self._sock is not None
         assert self._tls is not None
         self._loop.rewatch(self._sock.fileno(), 0)
-        self._loop.run(self._tls.shake, self._on_shaken)
+        self._loop.compute(self._tls.shake, self._on_shaken)
 
     def _on_shaken(self, is_done: bool | None, problem: BaseException | None) -> None:
         if self._is_closed:
             return
+        try:
+            self._take_step(is_done, problem)
+        except Exception as fault:  # noqa: BLE001  (an edge: the connection's)
+            self._on_fault(fault)
+
+    def _take_step(self, is_done: bool | None, problem: BaseException | None) -> None:
         assert self._tls is not None
         self._out.append_sealed(self._tls.take_outgoing())
         self._flush()
@@ -191,6 +263,7 @@ class _Connection:
         elif is_done and not self._is_closed:
             self._is_shaking = False
             self._log_in()
+            self._book_read()
 
     def _on_handshake_event(self, events: int) -> None:
         assert self._tls is not None
@@ -269,10 +342,11 @@ class _Connection:
         self._loop.rewatch(sock.fileno(), READ | WRITE if self._out else READ)
 
     def _receive(self) -> None:
+        """Read once, and handle what came: nothing else is read before that."""
         source = self._tls or self._sock
         assert source is not None
         try:
-            count = source.recv_into(memoryview(self._room)[self._filled :])
+            count = self._inbox.receive(source, self._memory.turn, TURN_BYTES)
         except BlockingIOError:
             return
         except OSError as problem:
@@ -281,54 +355,54 @@ class _Connection:
         if not count:
             self._fail("it closed the connection")
             return
-        self._filled += count
-        self._cut_frames()
-        if self._tls is not None and self._tls.has_more and not self._is_closed:
-            self._receive()  # no poll tells of what is decrypted already
+        if self._inbox.has_piece():
+            self._handle_piece()
+        self._book_read()
 
-    def _cut_frames(self) -> None:
-        start = 0
-        while not self._is_closed:
-            left = self._filled - start
-            if left < _SIZE_BYTES:
-                break
-            size = int.from_bytes(self._room[start : start + _SIZE_BYTES], "big", signed=True)
+    def _book_read(self) -> None:
+        """Read on in the next turn if there is more that no poll tells of: it is decrypted already."""
+        has_more = self._tls is not None and self._tls.has_more
+        if has_more and not self._is_booked and not self._is_closed:
+            self._is_booked = True
+            self._loop.post(self._read_on)
+
+    def _read_on(self) -> None:
+        self._is_booked = False
+        if not self._is_closed:
+            self._on_event(READ)
+
+    def _handle_piece(self) -> None:
+        view, start, end, frame = self._inbox.take()
+        try:
+            self._cut_frames(view, start, end)
+        finally:
+            self._memory.take_back(frame)
+
+    def _cut_frames(self, view: memoryview, start: int, end: int) -> None:
+        """Hand over every whole reply in view[start:end], keep the rest."""
+        while not self._is_closed and end - start >= SIZE_BYTES:
+            (size,) = _SIZE.unpack_from(view, start)
             if not 0 <= size <= FRAME_BYTES_MAX:
                 self._fail(f"it announced a reply of {size} bytes")
                 return
-            if left < _SIZE_BYTES + size:
+            reply_end = start + SIZE_BYTES + size
+            if reply_end > end:
                 break
-            start += _SIZE_BYTES
-            reply = memoryview(self._room)[start : start + size]
-            try:
+            with view[start + SIZE_BYTES : reply_end] as reply:
                 if self._login is None:
                     self._events.on_frame(reply)
                 else:
                     self._on_login_reply(self._login, reply)
-            finally:
-                reply.release()  # its bytes are overwritten by what comes next
-            start += size
-        if start or self._filled == len(self._room):
-            self._make_room(start)
-
-    def _make_room(self, start: int) -> None:
-        """Move what is left to the front, into room that fits what is coming as far as that can be trusted."""
-        left = self._filled - start
-        size = ROOM_BYTES
-        if left >= _SIZE_BYTES:
-            announced = _SIZE_BYTES + int.from_bytes(self._room[start : start + _SIZE_BYTES], "big")
-            size = max(size, min(announced, 4 * max(left, ROOM_BYTES)))
-        rest = self._room[start : self._filled]
-        if size != len(self._room):
-            self._room = bytearray(size)
-        self._room[:left] = rest
-        self._filled = left
+            start = reply_end
+        if start < end and not self._is_closed:
+            self._inbox.keep(view, start, end, is_frame=end - start >= SIZE_BYTES)
 
     def close(self) -> None:
         """End the connection; nothing is told any more."""
         self._is_closed = True
         self._out.clear()
         self._waiting.clear()
+        self._inbox.clear()
         if self._login_end is not None:
             self._login_end.cancel()
         self._registry.pop(self, None)

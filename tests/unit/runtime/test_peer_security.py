@@ -1,5 +1,10 @@
 """Connections to other brokers that ask for TLS and logins."""
 
+import random
+import socket
+import ssl
+import threading
+
 import pytest
 import security_kit
 
@@ -8,6 +13,7 @@ from barnabas.model.config.broker_config import BrokerConfig
 from barnabas.runtime.loop import Loop
 from barnabas.runtime.peer_security import PeerSecurity
 from barnabas.runtime.peers import RealPeers
+from barnabas.runtime.receive_memory import TURN_BYTES
 from barnabas.wire import frame
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -117,3 +123,63 @@ def test_a_mechanism_that_is_not_offered(loop, files):
     with barnabas.Broker(settings=plain) as broker:
         reason = ask(loop, broker, "SASL_PLAINTEXT", settings(files, "SASL_PLAINTEXT")).reason
     assert "it offers SCRAM-SHA-256" in reason
+
+
+class Collecting:
+    """Keeps what it is sent, until enough has come."""
+
+    def __init__(self, loop, wanted):
+        self.loop = loop
+        self.wanted = wanted
+        self.frames = []
+        self.reason = None
+
+    def on_connected(self):
+        pass
+
+    def on_frame(self, reply):
+        self.frames.append(bytes(reply))
+        if len(self.frames) == self.wanted:
+            self.loop.stop()
+
+    def on_closed(self, reason):
+        self.reason = reason
+        self.loop.stop()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_replies_over_tls_come_whole_and_in_order_however_they_are_cut(loop, files, seed):
+    rng = random.Random(seed)
+    sizes = (0, 3, 100, 16_384, TURN_BYTES - 4, TURN_BYTES, 1 << 20, 5 << 20)
+    bodies = [rng.randbytes(rng.choice(sizes)) for _ in range(30)]
+    stream = b"".join(len(body).to_bytes(4) + body for body in bodies)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.server)
+    problems = []
+
+    def serve():
+        try:
+            sock, _address = listener.accept()
+            sock.settimeout(60)
+            with context.wrap_socket(sock, server_side=True) as secure:
+                position = 0
+                while position < len(stream):
+                    end = position + rng.choice((1, 1000, 16_384, 100_000, 1 << 20))
+                    secure.sendall(stream[position:end])
+                    position = end
+                secure.recv(1)
+        except OSError as problem:
+            problems.append(problem)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        peers = RealPeers(loop, PeerSecurity(lambda: settings(files, "SSL")))
+        collecting = Collecting(loop, len(bodies))
+        peers.connect(*listener.getsockname(), collecting)
+        loop.run_forever()
+        peers.close()
+        thread.join()
+    assert collecting.reason is None
+    assert collecting.frames == bodies
+    assert peers._memory.pool.kept_count == 0

@@ -9,7 +9,8 @@ import pytest
 from barnabas.model.config.broker_config import BrokerConfig
 from barnabas.runtime.loop import Loop
 from barnabas.runtime.peer_security import PeerSecurity
-from barnabas.runtime.peers import FRAME_BYTES_MAX, ROOM_BYTES, RealPeers
+from barnabas.runtime.peers import FRAME_BYTES_MAX, RealPeers
+from barnabas.runtime.receive_memory import TURN_BYTES
 
 TIMEOUT_S = 60
 
@@ -104,7 +105,9 @@ def read_exactly(sock, size):
     return data
 
 
-@pytest.mark.parametrize("size", [0, 1, 100, ROOM_BYTES - 4, ROOM_BYTES, 3 * ROOM_BYTES + 7])
+@pytest.mark.parametrize(
+    "size", [0, 1, 100, TURN_BYTES - 4, TURN_BYTES, 3 * TURN_BYTES + 7, 20 * TURN_BYTES]
+)
 def test_replies_come_whole_however_they_are_cut(loop, peers, listener, size):
     bodies = [random.Random(n).randbytes(size) for n in range(3)] + [b"end"]
     stream = b"".join(framed(body) for body in bodies)
@@ -194,10 +197,119 @@ def test_a_length_that_cannot_be_ends_the_connection(loop, peers, listener, size
 def test_a_length_that_is_only_announced_is_given_no_room(loop, peers, listener):
     join = serve(listener, lambda sock: sock.sendall(FRAME_BYTES_MAX.to_bytes(4, "big") + b"x"))
     events = Events(loop, 1)
-    peer = peers.connect(*listener.getsockname(), events)
+    peers.connect(*listener.getsockname(), events)
     loop.run_forever()
     join()
-    assert len(peer._room) <= 4 * ROOM_BYTES
+    assert peers._memory.pool.unused_bytes <= 4 * TURN_BYTES
+
+
+class Keeping(Events):
+    """Keeps the reply itself, and a part of it."""
+
+    def on_frame(self, frame):
+        self.kept = getattr(self, "kept", [])
+        self.kept.append((frame, frame[-100:]))
+        super().on_frame(frame)
+
+
+@pytest.mark.parametrize("size", [200, 3 * TURN_BYTES])
+def test_a_reply_that_is_kept_cannot_be_read_and_a_part_of_it_owns_its_bytes(
+    loop, peers, listener, caplog, size
+):
+    bodies = [bytes([number]) * size for number in range(1, 9)]
+
+    def talk(sock):
+        for body in bodies:
+            sock.sendall(framed(body))
+
+    join = serve(listener, talk)
+    events = Keeping(loop, len(bodies))
+    peers.connect(*listener.getsockname(), events)
+    loop.run_forever()
+    join()
+    for body, (frame, part) in zip(bodies, events.kept, strict=True):
+        with pytest.raises(ValueError, match="released"):
+            frame[0]
+        assert bytes(part) == body[-100:]  # no later reply was written over it
+    assert "still in use" in caplog.text
+
+
+def test_long_replies_come_in_the_same_memory_again_and_again(loop, peers, listener):
+    """A follower that is sent a megabyte at a time must not fault in fresh pages for each."""
+    count, body = 200, random.Random(1).randbytes(1 << 20)
+
+    def talk(sock):
+        for _ in range(count):
+            sock.sendall(framed(body))
+
+    class Comparing(Events):
+        def on_frame(self, frame):
+            assert frame == body
+            memories.add(id(frame.obj))
+            super().on_frame(b"")
+
+    memories = set()
+    join = serve(listener, talk)
+    events = Comparing(loop, count)
+    peers.connect(*listener.getsockname(), events)
+    loop.run_forever()
+    join()
+    assert len(events.frames) == count
+    pool = peers._memory.pool
+    assert pool.kept_count == 0
+    assert len(memories) <= 2
+    assert pool.unused_bytes <= 16 * len(body)
+
+
+class Failing(Events):
+    def on_frame(self, frame):
+        super().on_frame(frame)
+        raise RuntimeError("planted")
+
+
+def test_a_fault_with_a_reply_closes_that_connection_alone_and_is_told_once(loop, peers, caplog):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as bad,
+        socket.create_server(("127.0.0.1", 0)) as good,
+    ):
+        stop = threading.Event()
+
+        def talk_badly(sock):
+            sock.sendall(framed(b"one") + framed(b"two"))
+            assert sock.recv(1) == b""
+            stop.set()
+
+        def talk(sock):
+            assert stop.wait(TIMEOUT_S)
+            sock.sendall(framed(b"fine"))
+
+        joins = [serve(bad, talk_badly), serve(good, talk)]
+        failing, fine = Failing(loop, 0), Events(loop, 1)
+        failing.on_closed = lambda reason: setattr(failing, "reason", reason)
+        failing.on_connected = lambda: None
+        peers.connect(*bad.getsockname(), failing)
+        peers.connect(*good.getsockname(), fine)
+        loop.run_forever()
+        for join in joins:
+            join()
+    assert failing.frames == [b"one"]
+    assert "planted" in failing.reason
+    assert fine.frames == [b"fine"]
+    [told] = caplog.records
+    assert told.exc_info[0] is RuntimeError
+
+
+def test_names_that_are_never_found_hold_up_no_address(loop, peers, listener):
+    free = threading.Event()
+    for _ in range(100):
+        loop.ask_network(lambda: free.wait(TIMEOUT_S), lambda _result, _error: None)
+    join = serve(listener, lambda sock: sock.sendall(framed(b"here")))
+    events = Events(loop, 1)
+    peers.connect(*listener.getsockname(), events)
+    loop.run_forever()
+    free.set()
+    join()
+    assert events.frames == [b"here"]
 
 
 def test_after_closing_nothing_is_told(loop, peers, listener):
