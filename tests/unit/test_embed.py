@@ -155,6 +155,25 @@ def test_faults_in_callbacks_harm_nobody_else(caplog):
     assert told[0].exc_info[0] is RuntimeError
 
 
+def test_a_fault_at_the_end_of_turns_keeps_no_answer_back(monkeypatch, caplog):
+    with barnabas.Broker() as broker:
+        node, left = broker._broker.node, [5]
+        at_turn_end = node.on_turn_end
+
+        def fail_a_few_times():
+            at_turn_end()
+            if left[0]:
+                left[0] -= 1
+                planted()
+
+        monkeypatch.setattr(node, "on_turn_end", fail_a_few_times)
+        produce(broker.bootstrap, "t", b"one")
+        assert consume(broker.bootstrap, "t", 1) == [b"one"]
+        assert left == [0]
+    assert broker._broker.loop.faults.count == 5
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+
+
 def test_a_broken_invariant_ends_the_broker_and_what_was_written_is_there_again(tmp_path, caplog):
     broker = barnabas.Broker(data_dir=str(tmp_path))
     produce(broker.bootstrap, "t", b"one")

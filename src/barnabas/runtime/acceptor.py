@@ -67,6 +67,14 @@ class Acceptor:
         self._sock.close()
 
     def _accept(self, _events: int) -> None:
+        try:
+            self._take_some()
+        except Exception as fault:  # noqa: BLE001  (an edge: whatever becomes of one client, others can connect)
+            self._loop.faults.tell("taking a connection", fault)
+            if self._pause is None and not self._is_closed:
+                self._wait(ACCEPT_PAUSE_MS)
+
+    def _take_some(self) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             full = self._why_full()
             if full is not None:
@@ -81,7 +89,11 @@ class Acceptor:
                     self._tell_full(str(problem))
                     return
                 continue
-            pause_ms = self._adopt(sock)
+            try:
+                pause_ms = self._adopt(sock)
+            except Exception:
+                sock.close()
+                raise
             if pause_ms:
                 self._wait(pause_ms)
                 return

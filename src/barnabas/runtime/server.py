@@ -201,9 +201,13 @@ class Server:
             return 0
         self._connections[sock.fileno()] = connection
         self.loop.watch(sock.fileno(), READ | HANGUP, connection.on_event)
-        self.node.authentication.begin(connection)
-        if not connection.is_proven:
-            self._give_time(connection)
+        try:
+            self.node.authentication.begin(connection)
+        except Exception as fault:  # noqa: BLE001  (an edge: the connection's)
+            connection.on_fault(fault)
+        else:
+            if not connection.is_proven:
+                self._give_time(connection)
         return verdict.delay_ms
 
     def _connect(self, sock: socket.socket, name: str) -> Connection:

@@ -4,7 +4,7 @@ Job: drive a `Node` as `runtime.assembly` and `runtime.server` do, let it die at
 of a cluster has a name, a store that it shares with others, and `routes` to them.
 Must not know: what clients want, or which records matter; who does is told by `Watcher`.
 Invariants: nothing of a life that is over reaches the node or the disk; an exception that escapes from
-the node ends the run, since it would end a real broker.
+the node ends the run: a real broker would tell of it and go on (docs/adr/0011), here no fault may pass.
 
 | crash   | memory | written to files | synced | coordination store      |
 |---------|--------|------------------|--------|-------------------------|

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from barnabas.runtime.acceptor import Acceptor
+from barnabas.runtime.acceptor import ACCEPT_PAUSE_MS, Acceptor
 from barnabas.runtime.loop import Loop
 
 
@@ -89,3 +89,23 @@ def test_it_can_be_closed_whether_it_pauses_or_not(stage, is_paused):
     stage.run(200)
     assert not stage.taken
     assert stage.sock.fileno() < 0
+
+
+def test_a_connection_that_cannot_be_taken_is_closed_and_others_are_taken(stage, caplog):
+    adopt, faults = stage.acceptor._adopt, []
+
+    def fail_once(sock):
+        if not faults:
+            faults.append(sock)
+            raise RuntimeError("planted")
+        return adopt(sock)
+
+    stage.acceptor._adopt = fail_once
+    stage.connect()
+    stage.run()
+    stage.connect()
+    stage.run(2 * ACCEPT_PAUSE_MS)
+    assert len(stage.taken) == 1
+    assert stage._clients[0].recv(1) == b""
+    [told] = caplog.records
+    assert told.exc_info[0] is RuntimeError
