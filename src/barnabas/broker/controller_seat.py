@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.broker import cluster_znodes
 from barnabas.broker.cluster_view import NOBODY
 from barnabas.broker.controller import Office
+from barnabas.broker.edge import report
 from barnabas.broker.tasks import drive
 from barnabas.ports import CoordinationError, NotConnected, OutcomeUnknown
 
@@ -88,8 +89,10 @@ class ControllerSeat:
 
     def _on_looked(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
         self._is_looking = False
-        if problem is not None:
-            log.error("cannot find out who is controller", exc_info=problem)
+        if isinstance(problem, Exception):
+            world = self._node.world
+            report(world, "finding out who is controller", problem)
+            world.timers.call_at(world.clock.monotonic_ms() + _AGAIN_MS, self.look)
 
     def _look(self) -> Task[None]:
         node = self._node

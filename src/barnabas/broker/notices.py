@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.cluster_znodes import notice_number
+from barnabas.broker.edge import report
 from barnabas.broker.tasks import drive
 from barnabas.ports import CoordinationError, Delete
 
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 #: How long one stays for brokers that have not seen it yet, as in Kafka; who comes later reads everything.
 KEPT_MS: Final = 15 * 60 * 1000
 _RETRY_MS: Final = 500
+#: How long to wait after a fault of ours.
+FAULT_PAUSE_MS: Final = 1_000
 
 
 class Notices:
@@ -72,8 +75,16 @@ class Notices:
 
     def _on_read(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
         self._is_looking = False
-        if problem is not None:
-            log.error("cannot follow %s", self._path, exc_info=problem)
+        if isinstance(problem, Exception):
+            world = self._node.world
+            report(world, f"following {self._path}", problem)
+            world.timers.call_at(
+                world.clock.monotonic_ms() + FAULT_PAUSE_MS, self._look_unless_stopped
+            )
+
+    def _look_unless_stopped(self) -> None:
+        if self._watch is not None:
+            self._look()
 
     def _read_new(self) -> Task[None]:
         node, coordination = self._node, self._node.world.coordination
@@ -81,7 +92,9 @@ class Notices:
             self._look_again = False
             try:
                 names = yield partial(coordination.read_children, self._path)
-                yield from self._take_new(sorted(names or (), key=notice_number))
+                # Whatever else somebody has put there is nothing to follow.
+                numbered = [name for name in names or () if name[-10:].isdecimal()]
+                yield from self._take_new(sorted(numbered, key=notice_number))
             except OSError as problem:
                 log.warning("cannot read %s: %s", self._path, problem)
                 yield partial(node.pause, _RETRY_MS)
@@ -102,9 +115,19 @@ class Notices:
                 if found is None:
                     yield from self._take_all()
                 else:
-                    yield from self._take(found)
+                    yield from self._take_one(name, found)
                 self._seen = notice_number(name)
         yield from self._remove_old(names)
+
+    def _take_one(self, name: str, found: ZNode) -> Task[None]:
+        """Take one notice. What cannot be made of it is found by reading everything: those after it are not held up."""
+        try:
+            yield from self._take(found)
+        except OSError:
+            raise
+        except Exception as fault:  # noqa: BLE001  (an edge: the notice's)
+            report(self._node.world, f"the notice {self._path}/{name}", fault)
+            yield from self._take_all()
 
     def _remove_old(self, names: Sequence[str]) -> Task[None]:
         now_ms = self._node.world.clock.monotonic_ms()

@@ -10,9 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.channel import Channel, Unreachable
-from barnabas.wire.batch import BatchError, checksum_matches, headers
+from barnabas.wire.batch import checksum_matches, headers
 from barnabas.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.wire.primitives import WireError
 
 if TYPE_CHECKING:
     from barnabas.broker.node import Node
@@ -45,7 +44,7 @@ def fetch(node: Node, replica: Replica, first_offset: int, last_offset: int) -> 
         )  # fmt: skip
         try:
             found = yield from _read(channel, replica, first_offset, last_offset)
-        except (Unreachable, WireError, BatchError):
+        except (Unreachable, ValueError):  # WireError and BatchError among them
             found = None
         finally:
             channel.close()

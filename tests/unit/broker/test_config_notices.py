@@ -1,11 +1,13 @@
 """Notices of changed settings: taken by every broker, and away once all have had the time."""
 
+import pytest
 from member_kit import config_data, new_store, put, put_topic, start_member
 
 from barnabas.broker import cluster_znodes
 from barnabas.broker.cluster_znodes import CONFIG_CHANGES
+from barnabas.broker.edge import Contained
 from barnabas.broker.notices import KEPT_MS
-from barnabas.ports import SetData
+from barnabas.ports import Create, SetData
 
 
 def notices(store):
@@ -57,3 +59,29 @@ def test_notices_of_a_store_that_was_put_back_are_read_though_their_numbers_come
     assert member.node.topics.by_name["t"].overrides == {"retention.ms": "1"}
     change(store, member, "4")
     assert member.node.topics.by_name["t"].overrides == {"retention.ms": "4"}
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b'{"version": 2}'])
+def test_a_notice_that_cannot_be_read_does_not_hold_up_those_after_it(content):
+    store = new_store()
+    put_topic(store, "t", (1,), (1,))
+    member = start_member(store)
+    change(store, member, "1")
+    bad = Create(f"{CONFIG_CHANGES}/config_change_", content, sequential=True)
+    put(store, bad, settings_of_t("2"))
+    member.events.settle()
+    assert member.node.topics.by_name["t"].overrides == {"retention.ms": "2"}
+    with pytest.raises(Contained):  # told by the loop
+        member.events.advance(0)
+    change(store, member, "3")
+    assert member.node.topics.by_name["t"].overrides == {"retention.ms": "3"}
+
+
+def test_what_is_no_notice_is_left_alone():
+    store = new_store()
+    put_topic(store, "t", (1,), (1,))
+    member = start_member(store)
+    put(store, Create(f"{CONFIG_CHANGES}/by hand", b""))
+    member.events.settle()
+    change(store, member, "3")
+    assert member.node.topics.by_name["t"].overrides == {"retention.ms": "3"}
