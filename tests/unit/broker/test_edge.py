@@ -95,6 +95,7 @@ def test_a_reader_who_cannot_be_answered_does_not_keep_the_others_from_their_ans
     assert [len(link.answers) for link in links] == [0, 1]
 
 
+@pytest.mark.source
 def test_what_is_done_from_time_to_time_goes_on_after_a_fault(monkeypatch):
     peer = Peer()
     rounds = []

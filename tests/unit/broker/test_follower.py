@@ -206,6 +206,7 @@ def test_a_partition_with_an_unknown_code_pauses_alone(monkeypatch, caplog):
     assert pair.take_asked() == ["bad"]
 
 
+@pytest.mark.source
 def test_a_fault_with_what_came_for_one_partition_pauses_that_one_and_is_told(monkeypatch):
     pair = Pair(monkeypatch)
     pair.advance()

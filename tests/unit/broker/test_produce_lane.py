@@ -328,6 +328,7 @@ def test_a_deleted_topic_is_held_by_no_lane(peer):
     )
 
 
+@pytest.mark.source
 def test_a_fault_in_writing_closes_those_who_wrote_there_and_answers_the_others(peer, monkeypatch):
     """Partition 0 fails; one connection wrote there and to partition 1, the other one to partition 1 alone."""
     peer.general(produce(2, 1))
