@@ -138,7 +138,7 @@ def test_a_broker_that_leads_on_after_its_session_is_found(monkeypatch):
 
 def test_a_broker_that_does_not_look_what_went_while_it_was_away_is_found(monkeypatch):
     monkeypatch.setattr(Comparison, "on_order", lambda *_: None)
-    first_violation("work gets done", start=2)
+    first_violation("work gets done", start=50)
 
 
 def test_an_order_of_a_store_that_was_put_back_is_found_where_it_is_obeyed(monkeypatch):

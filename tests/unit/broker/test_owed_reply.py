@@ -169,12 +169,15 @@ def test_a_second_reply_is_not_sent(member, caplog):
 
 
 class BrokenLane(Lane):
-    """One whose target cannot be written to for a reason that nobody foresaw."""
+    """One whose answers cannot be made for a reason that nobody foresaw."""
 
     target = "t"
     api_key = 0
 
     def write(self, run, now_ms):
+        return run
+
+    def answer(self, correlation_id, item, outcome):
         raise ValueError("planted")
 
 
