@@ -5,7 +5,6 @@ from fuzz import good_request
 from fuzz_world import START_MS, FuzzLink
 from member_kit import new_store, put_topic, start_member
 
-from barnabas.broker.repeats import Lane
 from barnabas.model.errors import ErrorCode
 from barnabas.wire import batch, frame
 from barnabas.wire.batch import Record
@@ -168,7 +167,7 @@ def test_a_second_reply_is_not_sent(member, caplog):
     assert "a second reply to one request" in caplog.text
 
 
-class BrokenLane(Lane):
+class BrokenLane:
     """One whose answers cannot be made for a reason that nobody foresaw."""
 
     target = "t"
