@@ -28,12 +28,12 @@ class EnvelopeLink:
         self.frame_bytes_max = outer.frame_bytes_max
         self.has_staged = False
         self._outer = outer
-        self._done = done
+        self._done: Done | None = done
 
     @property
     def is_open(self) -> bool:
-        """Tell whether whoever unpacked the request can be answered."""
-        return self._outer.is_open
+        """Tell whether whoever unpacked the request waits for the answer, and can be answered."""
+        return self._done is not None and self._outer.is_open
 
     @property
     def owns_frame(self) -> bool:
@@ -42,7 +42,7 @@ class EnvelopeLink:
 
     def reply(self, buffers: list[Any]) -> None:
         """Give the answer to who unpacked the request."""
-        self._done(buffers, None)
+        self._end(buffers)
 
     def mute(self, delay_ms: int) -> None:
         """Leave it to the broker that has the connection: the answer says how long."""
@@ -55,5 +55,10 @@ class EnvelopeLink:
         """The connection is another broker's."""
 
     def close(self) -> None:
-        """Give no answer."""
-        self._done(None, None)
+        """Give no answer, unless there was one."""
+        self._end(None)
+
+    def _end(self, buffers: list[Any] | None) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(buffers, None)

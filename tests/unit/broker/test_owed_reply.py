@@ -5,7 +5,9 @@ from fuzz import good_request
 from fuzz_world import START_MS, FuzzLink
 from member_kit import new_store, put_topic, start_member
 
+from barnabas.broker.envelope_link import EnvelopeLink
 from barnabas.model.errors import ErrorCode
+from barnabas.model.principal import ANONYMOUS
 from barnabas.wire import batch, frame
 from barnabas.wire.batch import Record
 from barnabas.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -190,3 +192,17 @@ def test_staged_requests_that_cannot_be_answered_are_not_left_waiting(member):
         staging.write()
     assert [(link.is_open, link.has_staged) for link in links] == [(False, False)] * 2
     staging.write()
+
+
+def test_who_unpacked_a_forwarded_request_hears_of_it_once():
+    outer, ends = FuzzLink(), []
+    link = EnvelopeLink(outer, ANONYMOUS, "127.0.0.1", lambda *end: ends.append(end))
+    assert link.is_open
+    link.reply([b"answer"])
+    assert not link.is_open
+    link.close()
+    link.reply([b"again"])
+    assert ends == [([b"answer"], None)]
+    gone = EnvelopeLink(outer, ANONYMOUS, "127.0.0.1", lambda *end: ends.append(end))
+    outer.close()
+    assert not gone.is_open
