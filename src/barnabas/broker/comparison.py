@@ -131,6 +131,7 @@ class Comparison:
                     orders.forget(topic)
         finally:
             orders.turns.give()
+        orders.call_watchers()
 
     def _drop(self, strays: list[Replica]) -> Task[None]:
         node = self._node

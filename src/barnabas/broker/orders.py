@@ -421,7 +421,7 @@ class Orders:
                 self._take_topic(topic.topic_name, topic.topic_id, topic.partition_states)
         finally:
             self.turns.give()
-        self._call_watchers()
+        self.call_watchers()
         return ErrorCode.NONE
 
     def _take_brokers(self, request: UpdateMetadataRequest) -> None:
@@ -462,12 +462,11 @@ class Orders:
             node.coordinators.on_topics_changed(name)
 
     def forget(self, topic: Topic) -> None:
-        """Tell nobody of a topic any more: it was deleted."""
+        """Tell nobody of a topic any more: it was deleted. `call_watchers` comes after the last one."""
         node = self._node
         node.topics.drop(topic)
         node.coordinators.on_topic_deleted(topic)
         node.transactions.on_topic_deleted(topic)
-        self._call_watchers()
 
     # Waiting for what clients are told
 
@@ -490,7 +489,8 @@ class Orders:
 
         return start
 
-    def _call_watchers(self) -> None:
+    def call_watchers(self) -> None:
+        """Let those go on who waited for what clients are told now."""
         ready = [entry for entry in self._watchers if entry[0]()]
         for entry in ready:
             self._watchers.remove(entry)
