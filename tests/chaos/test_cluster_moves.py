@@ -1,16 +1,23 @@
 """F7: replicas that move while they are written to, a broker with an empty disk in a dead one's place, storms of topics."""
 
 import pytest
+from chaos.wire_kit import RawClient
 from cluster_kit import Cluster, assert_logs_equal, only_in_make_chaos, wait_until
 from confluent_kafka import KafkaError, KafkaException
 from load_kit import Load, assert_nothing_lost
 
+from barnabas.model.errors import ErrorCode
+from barnabas.wire import batch
+from barnabas.wire.batch import Record
 from barnabas.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
 from barnabas.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from barnabas.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.fixture
@@ -60,6 +67,29 @@ def test_replicas_move_under_load(cluster):
         load.wait_for_more()
     assert_nothing_lost(cluster, "t", load)
     assert_logs_equal(cluster, "t")
+
+
+def test_who_stood_still_while_its_replica_was_moved_away_takes_nothing_and_drops_it(cluster):
+    """What a client sent meanwhile is the first thing that it reads."""
+    cluster.create("t", [[3, 1, 2]])
+    cluster.pause(3)
+    records = batch.build([Record(0, 1, b"k", b"v", ())])
+    data = [PartitionProduceData(index=0, records=records)]
+    request = ProduceRequest(
+        acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=data)]
+    )
+    with RawClient(cluster.address_of(3)) as client:
+        number = client.send(request, 9)
+        wait_until(lambda: cluster.controller not in (-1, 3), "another one is controller")
+        wait_until(lambda: cluster.leaders("t") not in ([3], [-1]), "another one leads")
+        assert move(cluster, {0: [1, 2]}) == [0]
+        wait_until(lambda: not is_moving(cluster), "it has moved")
+        cluster.resume(3)
+        answer = client.receive_for(request, 9, number)
+    assert answer.responses[0].partition_responses[0].error_code == NOT_LEADER
+    (directory,) = cluster.directories_of(3)
+    wait_until(lambda: not (directory / "t-0").exists(), "the folder is out of the way")
+    wait_until(lambda: cluster.replicas("t", 3) == [[1, 2]], "it knows where the replicas are")
 
 
 @only_in_make_chaos
