@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 #: How long to wait before the store is asked again that could not be reached.
 _RETRY_MS: Final = 200
 NEVER: Final = (-1, -1)
+#: What reading a topic that makes no sense raises.
+_SENSELESS: Final = (ValueError, LookupError, TypeError)
 
 
 class Comparison:
@@ -100,8 +102,7 @@ class Comparison:
         if not hosted:
             return
         yield partial(self._node.world.coordination.commit, [Check(znodes.CLUSTER_ID)])
-        stored = yield from self._read_topics(hosted)
-        yield from self._drop([each for each in hosted if self._is_stray(each, stored)])
+        yield from self._drop(hosted)
 
     def _read_topics(self, hosted: Iterable[Replica]) -> Task[dict[str, ZNode | None]]:
         names = dict.fromkeys(replica.key.topic for replica in hosted)
@@ -111,7 +112,11 @@ class Comparison:
         found = stored[cluster_znodes.topic_path(replica.key.topic)]
         if found is None:
             return True
-        topic = cluster_znodes.read_topic(found)
+        try:
+            topic = cluster_znodes.read_topic(found)
+        except _SENSELESS as problem:
+            log.error("where %s should be makes no sense: %r", replica.key, problem)
+            return False
         holders = topic.replicas.get(replica.key.partition, ())
         return (
             topic_id_from_text(topic.id_text) != replica.topic.id
@@ -133,12 +138,14 @@ class Comparison:
             orders.turns.give()
         orders.call_watchers()
 
-    def _drop(self, strays: list[Replica]) -> Task[None]:
+    def _drop(self, hosted: list[Replica]) -> Task[None]:
+        """Give those of these up that are strays by what the store has now."""
         node = self._node
-        if not strays:
+        if not hosted:
             return
+        stored = yield from self._read_topics(hosted)
+        strays = [each for each in hosted if self._is_stray(each, stored)]
         states = [cluster_znodes.state_path(*replica.key) for replica in strays]
-        stored = yield from self._read_topics(strays)
         found = yield from store.read_all(node, states)
         left: list[Replica] = []
         kept: list[Replica] = []

@@ -119,6 +119,13 @@ def test_what_cannot_be_read_is_not_taken_for_gone(store, member):
     assert hosted(member) == ["t-0"]
 
 
+def test_a_topic_that_makes_no_sense_in_the_store_keeps_no_other_from_its_comparison(store, member):
+    put(store, SetData("/brokers/topics/u", b"[]"))
+    move_away(store, "t", epoch=9)
+    hear_of_a_controller(member)
+    assert hosted(member) == ["u-0"]
+
+
 def test_what_a_store_has_forgotten_that_was_put_back_stays(store, member):
     member.node.members.orders.on_gone_back()
     move_away(store, "t", epoch=1)
