@@ -149,3 +149,16 @@ def test_an_order_of_a_store_that_was_put_back_is_found_where_it_is_obeyed(monke
         Orders, "_is_past", lambda _self, had, told: told.leader_epoch < had.state.leader_epoch
     )
     first_violation("work gets done", "one leader per epoch", *LOST)
+
+
+def test_a_fault_that_is_contained_ends_a_run_all_the_same(monkeypatch):
+    """A real broker pauses that partition, tells of it and goes on: no seed may hide it behind that."""
+    append = Replica.append_as_follower
+
+    def fail_now_and_then(replica, records, high_watermark, log_start_offset):
+        if records and replica.log.log_end_offset % 7 == 3:
+            raise TypeError("planted")
+        return append(replica, records, high_watermark, log_start_offset)
+
+    monkeypatch.setattr(Replica, "append_as_follower", fail_now_and_then)
+    first_violation("the node lives")

@@ -7,7 +7,10 @@ with its traceback, and counts those that repeat. Code that contains a fault fai
 
 from __future__ import annotations
 
+from traceback import format_exception
 from typing import TYPE_CHECKING, Final, NoReturn
+
+from barnabas.broker.quiet import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -19,14 +22,28 @@ _STATE: Final = ("barnabas.core.", "barnabas.storage.")
 
 
 class Contained(Exception):
-    """A fault that has ended one thing alone. The message names the thing; `__cause__` is the fault."""
+    """A fault that has ended one thing alone. The message names the thing; `__cause__` is the fault.
+
+    It keeps the traceback as text: the frames, and those of all callers, hold what was lent to them.
+    """
+
+    def __init__(self, what: str, fault: Exception) -> None:
+        """Take the place and the traceback of the fault, and let go of its frames."""
+        super().__init__(what)
+        self.place = place_of(fault)
+        self.text = "".join(format_exception(fault))
+        one: BaseException | None = fault
+        while one is not None:
+            one.__traceback__ = None
+            one = one.__context__
 
 
 def report(world: World, what: str, fault: Exception) -> None:
     """Have the loop tell of a fault that is contained: `what` has failed, and the caller goes on."""
+    contained = Contained(what, fault)
 
     def tell() -> NoReturn:
-        raise Contained(what) from fault
+        raise contained from fault
 
     world.timers.call_at(world.clock.monotonic_ms(), tell)
 
@@ -48,9 +65,9 @@ def call_all(calls: Iterable[Callable[[], None]]) -> None:
 
 def is_broken_state(fault: BaseException) -> bool:
     """Tell whether an assertion of `core` or `storage` has failed: what the broker has in memory cannot be trusted any more."""
-    traceback = fault.__traceback__
-    if not isinstance(fault, AssertionError) or traceback is None:
+    entry = fault.__traceback__
+    if not isinstance(fault, AssertionError) or entry is None:
         return False
-    while traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    return str(traceback.tb_frame.f_globals.get("__name__", "")).startswith(_STATE)
+    while entry.tb_next is not None:
+        entry = entry.tb_next
+    return str(entry.tb_frame.f_globals.get("__name__", "")).startswith(_STATE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.broker.edge import is_broken_state
+from barnabas.broker.edge import Contained, is_broken_state
 from barnabas.broker.quiet import Quiet, place_of
 
 if TYPE_CHECKING:
@@ -41,9 +41,13 @@ class Faults:
     def tell(self, where: str, fault: BaseException) -> None:
         """Log a fault that is contained."""
         self.count += 1
-        place = place_of(fault.__cause__ or fault)
+        place = fault.place if isinstance(fault, Contained) else place_of(fault)
         ending = self._quiet.ending(place, self._clock.monotonic_ms())
-        if ending is not None:
+        if ending is None:
+            return
+        if isinstance(fault, Contained):
+            log.error("a fault of the broker, in %s; it goes on%s\n%s", fault, ending, fault.text)
+        else:
             log.error("a fault of the broker, in %s; it goes on%s", where, ending, exc_info=fault)
 
     def tell_uncaught(self, where: str, fault: Exception) -> None:

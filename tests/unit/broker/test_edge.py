@@ -40,6 +40,25 @@ def test_a_contained_fault_is_told_by_the_loop_and_its_reporter_goes_on():
     assert isinstance(told.value.__cause__, PlantedFault)
 
 
+def test_a_reported_fault_keeps_nothing_that_was_lent_to_where_it_came_through():
+    member, lent = FuzzNode(Random(1)), bytearray(9)
+
+    def fail_with(view):
+        part = view[1:]
+        assert part
+        planted()
+
+    try:
+        fail_with(memoryview(lent))
+    except PlantedFault as fault:
+        report(member.node.world, "the thing", fault)
+    lent.clear()  # BufferError if a view of it still exists
+    with pytest.raises(Contained) as told:
+        member.events.advance(0)
+    assert "in fail_with" in told.value.text
+    assert "PlantedFault" in told.value.text
+
+
 def raised_by(call):
     try:
         call()

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from barnabas.broker.edge import Contained
 from barnabas.core.partition import PartitionState
 from barnabas.runtime.faults import StateBroken
 from barnabas.runtime.loop import READ, Loop
@@ -313,3 +314,20 @@ def test_an_assertion_of_anybody_else_is_a_fault_like_others(loop):
     loop.stop()
     loop.run_forever()
     assert loop.faults.count == 1
+
+
+def test_a_contained_fault_is_told_with_where_it_came_from(loop, caplog):
+    def contain():
+        try:
+            planted()
+        except PlantedFault as fault:
+            raise Contained("the thing", fault) from fault
+
+    for _ in range(3):
+        loop.post(contain)
+    loop.stop()
+    loop.run_forever()
+    assert loop.faults.count == 3
+    [record] = caplog.records
+    assert "the thing" in record.getMessage()
+    assert "in planted" in record.getMessage()
