@@ -13,7 +13,7 @@ import time
 
 from confluent_kafka.admin import AclOperation, ResourceType
 from oracle.audit import audit_all
-from oracle.clients import Clients
+from oracle.clients import PYTHON, Clients
 from oracle.disturbers import (
     CertificatesExchanged,
     HalfHandshakes,
@@ -33,8 +33,6 @@ from oracle.shapes import client_tls
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.05
-#: Clients whose requests go lanes send so many times what others send: these meet in few of their requests.
-LANES_MORE = 8
 #: What a broker logs when it has found a fault of its own, or was sent what no client of this load sends.
 BROKEN = ("Traceback", "was still in use after its end", "a frame claims", "closing: a fault")
 LANE_TOPICS = ("eu", "us", "af", "oc")
@@ -76,6 +74,34 @@ def assert_unbroken(broker):
         assert not any(each in line for each in BROKEN), line
 
 
+class Lanes:
+    """A lone broker, and clients of librdkafka that each send bursts of gzip and then one record at a time to a topic of its own.
+
+    The bursts are opened in the background beside requests that repeat.
+    """
+
+    def __init__(self, broker):
+        self._bootstrap = broker.bootstrap
+        self._settings = {"bootstrap.servers": broker.bootstrap, **CLIENT}
+
+    def run(self, seed, folder, seconds, limit):
+        """Run one round; what to tell of it."""
+        # Names of one length: requests for them can be the same but for these few bytes.
+        topics = {f"l{seed}-{name}": 1 for name in LANE_TOPICS}
+        make_topics(self._settings, topics)
+        jobs = [
+            Job(
+                f"lanes-{topic}", self._bootstrap, f"{topic}:0", seed=seed, codec="gzip", acks="1", retries=False,
+                bursts=LANES, limit=limit,
+            )
+            for topic in topics
+        ]  # fmt: skip
+        drivers = [(PYTHON["confluent"], jobs)]
+        told = one_round(drivers, lambda _: [], folder, seconds, self._settings, seed=seed)
+        drop_topics(self._settings, topics)
+        return told
+
+
 class Plain:
     """A lone broker without security: topics are made again and have their settings changed."""
 
@@ -92,8 +118,7 @@ class Plain:
         """Run one round; what to tell of it."""
         rng = random.Random(seed)
         tag = f"p{seed}"
-        # Names of one length: requests for them can be the same but for these few bytes.
-        calm = {f"{tag}-{name}": 1 for name in LANE_TOPICS} | {f"{tag}-as": 3}
+        calm = {f"{tag}-eu": 1, f"{tag}-us": 1, f"{tag}-as": 3}
         changed, reborn = {f"{tag}-ch": 2}, {f"{tag}-r1": 1, f"{tag}-r2": 1}
         topics = calm | changed | reborn
         make_topics(self._settings, topics)
@@ -109,8 +134,7 @@ class Plain:
                     limit,
                     "-reborn",
                     bootstrap=self._bootstrap,
-                )
-                + (self._lanes(tag, limit) if library == "confluent" else []),
+                ),
             )
             for library, command in self._commands.items()
         ]
@@ -120,16 +144,6 @@ class Plain:
         ], folder, seconds, self._settings, seed=seed)  # fmt: skip
         drop_topics(self._settings, topics)
         return told
-
-    def _lanes(self, tag, limit):
-        """Clients that send bursts of gzip and then one record at a time, each to a topic of its own."""
-        return [
-            Job(
-                f"lanes-{topic}", self._bootstrap, f"{tag}-{topic}:0", codec="gzip", acks="1", retries=False,
-                bursts=LANES, limit=LANES_MORE * limit,
-            )
-            for topic in LANE_TOPICS
-        ]  # fmt: skip
 
 
 class Secure:

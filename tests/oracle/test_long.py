@@ -10,7 +10,7 @@ import time
 import pytest
 from chaos.wire_kit import BrokerProcess
 from cluster_kit import ROUNDS, Cluster, only_in_make_chaos
-from oracle.loads import PASSWORDS, Clustered, Plain, Secure, assert_unbroken, drawn_seed
+from oracle.loads import PASSWORDS, Clustered, Lanes, Plain, Secure, assert_unbroken, drawn_seed
 from oracle.planted_kit import PlantedBroker
 from security_kit import make_certificates, make_scram_users
 
@@ -18,23 +18,25 @@ log = logging.getLogger(__name__)
 
 pytestmark = [only_in_make_chaos, pytest.mark.timeout(0)]
 
-#: Of all three loads together.
+#: Of all four loads together.
 SECONDS = int(os.environ.get("ORACLE_SECONDS") or 20 * ROUNDS)
 ROUND_S = 20
 #: What bounds memory: some bytes for each of so many records of each client, until its round is judged.
 LIMIT = 40_000
-PLANTED_ROUNDS = 10
+LANES_LIMIT = 200_000
+PLANTED_ROUNDS = 20
+PLANTED_S = 6
 
 
 def run_rounds(world, folder):
     """Round after round, each with a seed of its own. With ORACLE_SEED there is one: that round again."""
     first = drawn_seed()
     seeds = random.Random(first)
-    deadline = time.monotonic() + SECONDS / 3
+    deadline = time.monotonic() + SECONDS / 4
     seed, rounds = first, 0
     while True:
         log.warning("ORACLE_SEED=%d: %s", seed, type(world).__name__)
-        told = world.run(seed, folder, ROUND_S, LIMIT)
+        told = world.run(seed, folder, ROUND_S, LANES_LIMIT if isinstance(world, Lanes) else LIMIT)
         rounds += 1
         log.warning("ORACLE_SEED=%d: %s", seed, told)
         shutil.rmtree(folder)
@@ -51,13 +53,20 @@ def test_plain(commands, tmp_path):
         assert_unbroken(broker)
 
 
-def test_the_load_of_real_clients_finds_a_planted_fault(commands, tmp_path):
+def test_lanes(tmp_path):
+    with BrokerProcess(tmp_path / "data", settings=Plain.SETTINGS) as broker:
+        run_rounds(Lanes(broker), tmp_path / "drivers")
+        assert broker.terminate() == 0
+        assert_unbroken(broker)
+
+
+def test_the_load_of_real_clients_finds_a_planted_fault(tmp_path):
     """The lane that was opened after a wait: by no shape of ours, but by luck, as users would have found it."""
     with PlantedBroker("lane", tmp_path / "data", settings=Plain.SETTINGS) as broker:
-        world, found = Plain(broker, commands), None
+        found = None
         for seed in range(PLANTED_ROUNDS):
             try:
-                world.run(seed, tmp_path / "drivers", ROUND_S, LIMIT)
+                Lanes(broker).run(seed, tmp_path / "drivers", PLANTED_S, LANES_LIMIT)
             except AssertionError as problem:
                 found = str(problem)
                 break
