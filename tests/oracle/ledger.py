@@ -30,6 +30,8 @@ from oracle.records import Name, parse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+#: The rule of which a breach explains the others: what stands in a wrong place is lost in its own.
+PLACE = "in its place"
 #: A verdict tells of so many faults; the first is what matters.
 FAULTS_TOLD = 5
 NOWHERE = -1
@@ -314,7 +316,7 @@ class _Audit:
 
     def _look_at_place(self, name: Name, offset: int) -> Fault | None:
         if (name.topic, name.partition) != (self._topic, self._partition):
-            return Fault("in its place", f"{name} stands in {self._here} at offset {offset}")
+            return Fault(PLACE, f"{name} stands in {self._here} at offset {offset}")
         stream = self._streams.get(name.client)
         if stream is None or name.number >= len(stream.said):
             return Fault(
@@ -343,9 +345,9 @@ class _Audit:
         burst = stream.bursts[index]
         if self._life is not None and burst.life is not None and burst.life != self._life:
             what = f"{where} was sent to life {burst.life} of the topic, and stands in life {self._life}"
-            return Fault("in its place", what)
+            return Fault(PLACE, what)
         if any(stream.end_ms(index) < birth.start_ms for birth in self._births):
-            return Fault("in its place", f"{where} was sent before the topic was deleted")
+            return Fault(PLACE, f"{where} was sent before the topic was deleted")
         spans = self._ledger._denied.get((name.client, self._topic), ())
         if any(s.start_ms <= burst.start_ms and stream.end_ms(index) <= s.end_ms for s in spans):
             return Fault("permitted", f"{where} was sent when {name.client} had no right to write")
@@ -410,10 +412,13 @@ class _Audit:
 
 
 def verdict(faults: Iterable[Fault]) -> str | None:
-    """Tell the first faults; None if there is none."""
-    told, count = [], 0
+    """Tell some faults, those first that name a record in a wrong place; None if there is none."""
+    misplaced: list[str] = []
+    others: list[str] = []
+    count = 0
     for fault in faults:
         count += 1
-        if count <= FAULTS_TOLD:
+        told = misplaced if fault.rule == PLACE else others
+        if len(told) < FAULTS_TOLD:
             told.append(str(fault))
-    return None if not count else f"{count} faults; " + "; ".join(told)
+    return f"{count} faults; " + "; ".join([*misplaced, *others][:FAULTS_TOLD]) if count else None

@@ -215,3 +215,10 @@ def test_who_reads_waits_for_what_nobody_was_asked_about():
 def test_an_offset_that_no_broker_has_told_means_nothing():
     ledger = ledger_of(Promise(is_silent=True))
     assert told(ledger, [(5 + at, value) for at, value in log(0, 1, 2)]) is None
+
+
+def test_a_record_in_a_wrong_place_is_told_before_what_is_lost():
+    faults = [*ledger_of(count=20).audit("t", 0, []), *ledger_of().audit("t", 0, log(7, topic="u"))]
+    assert verdict(faults).startswith(
+        "24 faults; in its place: u-0 c 7 stands in t-0 at offset 0; "
+    )
