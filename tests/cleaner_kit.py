@@ -35,24 +35,29 @@ def put(
     return log.append(batch, read_header(batch), 0, now_ms, marker)
 
 
-def compact(disk, log, *, clean_offset=None, now_ms=NOW, limits=LIMITS, stable_offset=None):
+def compact(
+    disk, log, *, clean_offset=None, now_ms=NOW, limits=LIMITS, stable_offset=None, remove=None
+):
     """Compact a log; return the cleaning, from which the next clean offset comes."""
     stable_offset = log.log_end_offset if stable_offset is None else stable_offset
     dirtiness = measure(log, clean_offset, stable_offset, now_ms)
     cleaning = Cleaning(disk, plan(log, dirtiness, limits, now_ms))
     cleaning.build_map()
     for cleaned in cleaning.segments():
-        swap_in(disk, log, cleaned)
+        swap_in(disk, log, cleaned, remove)
     return cleaning
 
 
-def swap_in(disk, log, cleaned):
-    """Put a new segment in place, and remove what it replaced at once."""
+def swap_in(disk, log, cleaned, remove=None):
+    """Put a new segment in place, and remove what it replaced: at once, or as `remove` does it."""
     job = log.plan_swap(cleaned, NOW)
     if job is not None:
         job.run()
-        for path in log.on_swapped(job):
+        paths = log.on_swapped(job)
+        for path in paths if remove is None else ():
             disk.remove(path)
+        if remove is not None:
+            remove(paths)
 
 
 def state_of(records):

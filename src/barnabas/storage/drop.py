@@ -6,6 +6,7 @@ follow it to its new name; what a crash leaves of either name is removed when th
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING
 
 from barnabas.storage.names import DELETED
@@ -14,6 +15,22 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.ports import Disk
+
+
+def put_aside(disk: Disk, path: str) -> str | None:
+    """Give a file a name that ends in `.deleted`; that name, None if there is no such file.
+
+    No other file has that name: of an offset that was put aside before, both files stay until the time of each is over.
+    """
+    if not disk.exists(path):
+        return None
+    aside = path + DELETED
+    for number in count(2):
+        if not disk.exists(aside):
+            break
+        aside = f"{path}.{number}{DELETED}"
+    disk.rename(path, aside)
+    return aside
 
 
 class DropJob:
@@ -28,9 +45,5 @@ class DropJob:
 
     def run(self) -> list[str]:
         """Rename the files; their new names. Blocks."""
-        aside = []
-        for path in self._paths:
-            if self._disk.exists(path):
-                self._disk.rename(path, path + DELETED)
-                aside.append(path + DELETED)
-        return aside
+        aside = [put_aside(self._disk, path) for path in self._paths]
+        return [path for path in aside if path is not None]

@@ -22,15 +22,13 @@ from barnabas.storage import (
 from barnabas.storage.index import OFFSET_ENTRY, TIME_ENTRY
 from barnabas.storage.index_check import read_entries
 from barnabas.storage.names import (
-    CLEANED,
-    DELETED,
     LEADER_EPOCHS,
     LOG,
     OFFSET_INDEX,
     SNAPSHOT,
-    SWAP,
     TIME_INDEX,
     TXN_INDEX,
+    own_name,
 )
 from barnabas.storage.segment_check import MAX_OFFSETS
 from barnabas.storage.transaction_index import decode_index
@@ -63,9 +61,7 @@ class UnknownFile(ValueError):
 
 def dump_file(disk: Disk, path: str, *, records: bool = False) -> Iterator[Row]:
     """Yield a row for each thing in a file; with `records` also for each record of a log."""
-    name = path.rpartition("/")[2]
-    for suffix in (DELETED, CLEANED, SWAP):
-        name = name.removesuffix(suffix)
+    name = own_name(path.rpartition("/")[2])
     if name.endswith((LOG, METADATA_SNAPSHOT)):
         return _dump_log(disk, path, records=records)
     for ending, read in _READERS.items():

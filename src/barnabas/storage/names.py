@@ -43,6 +43,16 @@ def offset_of(name: str, suffix: str) -> int | None:
     return int(digits)
 
 
+def own_name(name: str) -> str:
+    """Return what a file is called when it counts: without what says that it was dropped, or is not in force yet."""
+    for suffix in (DELETED, CLEANED, SWAP):
+        if name.endswith(suffix):
+            name = name.removesuffix(suffix)
+            before, _, number = name.rpartition(".")
+            return before if number.isdigit() else name
+    return name
+
+
 def segment_bases(names: Iterable[str]) -> list[int]:
     """Return the base offsets of the segments among the names of a folder, in order."""
     return sorted(base for name in names if (base := offset_of(name, LOG)) is not None)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.storage import producer_snapshot
 from barnabas.storage.checksums import sum_of
-from barnabas.storage.names import DELETED, SNAPSHOT, file_name, offset_of
+from barnabas.storage.drop import put_aside
+from barnabas.storage.names import SNAPSHOT, file_name, offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,10 +115,7 @@ class Snapshots:
     def rename_for_delete(self, offset: int) -> str | None:
         """Put the one at a replaced segment's start aside; return its new path, None if there is none."""
         path = self.forget(offset)
-        if path is None:
-            return None
-        self._disk.rename(path, path + DELETED)
-        return path + DELETED
+        return None if path is None else put_aside(self._disk, path)
 
     def forget(self, offset: int) -> str | None:
         """Leave the one at a dropped segment's start to whoever removes it; return its path, None if there is none."""

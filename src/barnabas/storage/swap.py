@@ -20,10 +20,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.storage.cleaned_segment import cleaned_path, remove_cleaned
+from barnabas.storage.drop import put_aside
 from barnabas.storage.index_fit import load_indexes
 from barnabas.storage.names import (
     CLEANED,
-    DELETED,
     LOG,
     OFFSET_INDEX,
     SEGMENT_FILES,
@@ -115,8 +115,9 @@ class SwapJob:
     def _put_aside(self) -> None:
         for base_offset in self.cleaned.sources:
             for path in self._paths(base_offset):
-                if self._rename(path, path + DELETED):
-                    self.deleted.append(path + DELETED)
+                aside = put_aside(self._disk, path)
+                if aside is not None:
+                    self.deleted.append(aside)
         self._disk.sync_dir(self._directory)
 
     def _take_place(self) -> None:

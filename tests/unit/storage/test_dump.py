@@ -134,3 +134,5 @@ def test_names(disk):
         dump_file(disk, "/data/barnabas.db")
     disk.rename(log_path(0), log_path(0) + ".deleted")
     assert len(rows(disk, "00000000000000000000.log.deleted")) == 3
+    disk.rename(log_path(0) + ".deleted", log_path(0) + ".2.deleted")
+    assert len(rows(disk, "00000000000000000000.log.2.deleted")) == 3

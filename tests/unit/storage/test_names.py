@@ -1,6 +1,6 @@
 import pytest
 
-from barnabas.storage.names import LOG, SNAPSHOT, file_name, offset_of
+from barnabas.storage.names import LOG, SNAPSHOT, file_name, offset_of, own_name
 
 
 def test_a_name_has_twenty_digits():
@@ -26,3 +26,10 @@ def test_other_names_have_no_offset(name):
 
 def test_the_suffix_decides():
     assert offset_of("00000000000000000007.snapshot", SNAPSHOT) == 7
+
+
+@pytest.mark.parametrize(
+    "ending", ["", ".deleted", ".cleaned", ".swap", ".2.deleted", ".17.deleted"]
+)
+def test_a_name_without_what_says_that_it_does_not_count(ending):
+    assert own_name(file_name(5, LOG) + ending) == file_name(5, LOG)
