@@ -19,7 +19,7 @@ from barnabas.broker.edge import call_all
 from barnabas.broker.file_removal import remove_files_later
 from barnabas.broker.tasks import drive
 from barnabas.broker.tenure import TenureOver
-from barnabas.storage.cleaned_segment import CleanedSegment, remove_cleaned
+from barnabas.broker.unfinished_segments import remove_unfinished
 from barnabas.storage.cleaner import CleaningStats
 from barnabas.storage.cleaning_plan import CleanerLimits, is_worth_it, measure, plan
 from barnabas.storage.segment import DamagedBatch
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Done, Task
     from barnabas.model.ids import TopicPartition
+    from barnabas.storage.cleaned_segment import CleanedSegment
     from barnabas.storage.cleaning_plan import Dirtiness
     from barnabas.storage.directory import LogDirectory
 
@@ -112,7 +113,7 @@ class Compaction:
             claim = self._node.claims.take(replica, hurry=cleaner.close)
             assert claim is not None, "nobody has it: see `_is_candidate`"
             try:
-                yield from self._clean(cleaner, claim, dirtiness)
+                yield from self._clean_tidily(cleaner, claim, dirtiness)
             except TenureOver:
                 return  # deleted, or its disk failed; the cleaner may have been closed for that
             except DamagedBatch as problem:
@@ -171,6 +172,15 @@ class Compaction:
 
     # Cleaning
 
+    def _clean_tidily(self, cleaner: Cleaner, claim: LogClaim, dirtiness: Dirtiness) -> Task[None]:
+        """Clean a log; if that fails, as on a full disk, nothing of a new segment stays in its folder."""
+        try:
+            yield from self._clean(cleaner, claim, dirtiness)
+        except (OSError, BatchError, CleanerGone):
+            if not self._stopped:
+                yield from remove_unfinished(self._node.world, claim)
+            raise
+
     def _clean(self, cleaner: Cleaner, claim: LogClaim, dirtiness: Dirtiness) -> Task[None]:
         replica = claim.replica
         clock, config = self._node.world.clock, self._node.config
@@ -201,8 +211,8 @@ class Compaction:
         world, log_ = self._node.world, claim.replica.log
         job = None if self._stopped else log_.plan_swap(cleaned, world.clock.now_ms())
         if job is None:
-            give_up = partial(remove_cleaned, world.disk, log_.directory, cleaned.base_offset)
-            yield claim.work(partial(world.background.run, give_up))
+            if not self._stopped:
+                yield from remove_unfinished(world, claim)
             return False
         self._swapping += 1
         try:

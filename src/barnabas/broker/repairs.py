@@ -18,6 +18,7 @@ from barnabas.broker.file_removal import remove_files_later
 from barnabas.broker.log_claims import log_id
 from barnabas.broker.tasks import drive
 from barnabas.broker.tenure import TenureOver
+from barnabas.broker.unfinished_segments import remove_unfinished
 from barnabas.storage.epoch_spans import NO_EPOCHS, EpochSpans
 from barnabas.storage.rescue import Place, rescue
 
@@ -86,7 +87,7 @@ class Repairs:
         if claim is None:
             return
         try:
-            yield from self._repair(claim, base_offset)
+            yield from self._repair_tidily(claim, base_offset)
         finally:
             claim.give()
 
@@ -94,14 +95,30 @@ class Repairs:
         is_hosted = self._node.replicas.get(*replica.key) is replica
         return is_hosted and not replica.offline and not self._stopped
 
-    def _repair(self, claim: LogClaim, base_offset: int) -> Task[None]:
+    def _repair_tidily(self, claim: LogClaim, base_offset: int) -> Task[None]:
+        """Repair a segment; nothing of a new one stays beside the log, unless it took its place."""
+        world, log_ = self._node.world, claim.replica.log
+        try:
+            is_replaced = yield from self._repair(claim, base_offset)
+        except OSError as problem:
+            yield from remove_unfinished(world, claim)
+            if not (
+                base_offset not in log_.base_offsets and isinstance(problem, FileNotFoundError)
+            ):
+                raise
+            return  # dropped since
+        if not is_replaced:
+            yield from remove_unfinished(world, claim)
+
+    def _repair(self, claim: LogClaim, base_offset: int) -> Task[bool]:
+        """Repair a segment; False if there is none in its place."""
         replica, world = claim.replica, self._node.world
         log_ = replica.log
         if log_.segments[-1].base_offset == base_offset:
             log_.roll(world.clock.now_ms())  # closed segments alone can be exchanged
         found = [pair for pair in pairwise(log_.segments) if pair[0].base_offset == base_offset]
         if not found:
-            return  # dropped since
+            return False  # dropped since
         segment, end = found[0][0], found[0][1].base_offset
         # What was written since the log was opened may be of newer epochs.
         epochs = EpochSpans(log_.epochs.entries) if segment.epochs else NO_EPOCHS
@@ -116,13 +133,14 @@ class Repairs:
             if spares is None:
                 log.warning("%s: nobody can give what is damaged now", replica.key)
                 yield partial(self._node.pause, AGAIN_MS)
-                return  # whoever reads it next lets it be tried again
+                return False  # whoever reads it next lets it be tried again
             again = partial(world.background.run, partial(job, spares=spares))
             cleaned, lost = yield claim.work(again)
             log.warning("%s: %d damaged places replaced by copies", replica.key, len(spares))
-        if (yield from self._swap(claim, cleaned)):
-            for one in lost:
-                log.critical("%s: %s", replica.key, one)
+        is_replaced = yield from self._swap(claim, cleaned)
+        for one in lost if is_replaced else ():
+            log.critical("%s: %s", replica.key, one)
+        return is_replaced
 
     def _fetch_spares(
         self, replica: Replica, lost: Sequence[Lost]
@@ -145,7 +163,7 @@ class Repairs:
         world, log_ = self._node.world, claim.replica.log
         job = log_.plan_swap(cleaned, world.clock.now_ms())
         if job is None:
-            return False  # dropped since; the next start removes the new files
+            return False  # dropped since
         yield claim.work(partial(world.background.run, job.run))
         remove_files_later(self._node, claim.replica, log_.on_swapped(job))
         return True

@@ -15,7 +15,6 @@ from barnabas.storage.names import (
     CLEANED,
     LOG,
     OFFSET_INDEX,
-    SEGMENT_FILES,
     TIME_INDEX,
     TXN_INDEX,
     file_name,
@@ -59,13 +58,13 @@ class CleanedWriter:
         buffer_bytes: int,
         throttle: Callable[[int], None],
     ) -> None:
-        """Make the files, in place of any that an attempt before left behind."""
+        """Make the files; what earlier attempts left in the folder is removed, whatever offset it was for."""
         self._disk = disk
         self._directory = directory
         self._interval = index_interval_bytes
         self._buffer_bytes = buffer_bytes
         self._throttle = throttle
-        remove_cleaned(disk, directory, base_offset)
+        remove_cleaned(disk, directory)
         log, offsets, times = (
             disk.open(cleaned_path(directory, base_offset, suffix), create=True)
             for suffix in (LOG, OFFSET_INDEX, TIME_INDEX)
@@ -124,7 +123,11 @@ def cleaned_path(directory: str, base_offset: int, suffix: str) -> str:
     return f"{directory}/{file_name(base_offset, suffix)}{CLEANED}"
 
 
-def remove_cleaned(disk: Disk, directory: str, base_offset: int) -> None:
-    """Remove what there is of a new segment."""
-    for suffix in SEGMENT_FILES:
-        disk.remove(cleaned_path(directory, base_offset, suffix))
+def remove_cleaned(disk: Disk, directory: str) -> None:
+    """Remove every new segment that is not complete, or not wanted any more. The caller has the log's claim.
+
+    One that stayed would make the next start doubt a swap that is under way then (`leftovers.py`).
+    """
+    for name in disk.list(directory):
+        if name.endswith(CLEANED):
+            disk.remove(f"{directory}/{name}")

@@ -2,15 +2,17 @@
 
 Job: the renames, in an order that is good at every crash. Must not know what is in the segments.
 
-| step                                      | what a crash after it leaves (`leftovers.py`)      |
-|-------------------------------------------|----------------------------------------------------|
-| the new files are called `.cleaned`       | the old segments; the new files are removed        |
-| all of them are called `.swap`, synced    | the new segment: the swap is brought to its end    |
-| the old files are called `.deleted`, synced | the same                                         |
-| the new files get their names, synced     | the new segment                                    |
+| step                                         | what a crash after it leaves (`leftovers.py`)      |
+|----------------------------------------------|----------------------------------------------------|
+| the new files are called `.cleaned`          | the old segments; the new files are removed        |
+| all of them are called `.swap`, synced       | the new segment: the swap is brought to its end    |
+| the old files are called `.deleted`, synced  | the same                                           |
+| the new log file gets its name, synced       | the same                                           |
+| the new indexes get their names, synced      | the new segment                                    |
 
 Each step is on the medium before the next one begins: a file system may keep a later rename and lose an earlier one,
-and an old segment must never stand beside a new one that covers its offsets.
+and an old segment must never stand beside a new one that covers its offsets. The log file comes first: as long as it is
+called `.swap`, every index that has its own name belongs to the old segment.
 
 Runs on a background thread: it touches files only, and nothing that the loop changes.
 """
@@ -105,11 +107,17 @@ class SwapJob:
         self._disk.sync_dir(self._directory)
 
     def _undo(self) -> None:
-        """Remove the new files: nothing of them may count at the next start. If that fails, it may."""
+        """Remove the new files: nothing of them may count at the next start. If that fails, it may.
+
+        The log file goes after its indexes: one that stays alone would be taken for one of a swap that was nearly done.
+        """
         self.committed = True
-        for path in self._paths(self.cleaned.base_offset):
+        for path in reversed(self._paths(self.cleaned.base_offset)):
+            if path.endswith(LOG):
+                self._disk.sync_dir(self._directory)
             self._disk.remove(path + SWAP)
-        remove_cleaned(self._disk, self._directory, self.cleaned.base_offset)
+        self._disk.sync_dir(self._directory)
+        remove_cleaned(self._disk, self._directory)
         self.committed = False
 
     def _put_aside(self) -> None:
@@ -121,18 +129,18 @@ class SwapJob:
         self._disk.sync_dir(self._directory)
 
     def _take_place(self) -> None:
-        for path in self._paths(self.cleaned.base_offset):
-            self._rename(path + SWAP, path)
-        self._disk.sync_dir(self._directory)
+        log, *indexes = self._paths(self.cleaned.base_offset)
+        for paths in ([log], indexes):
+            for path in paths:
+                self._rename(path + SWAP, path)
+            self._disk.sync_dir(self._directory)
         assert self.segment is not None
         assert self.segment.aborted.load(self.cleaned.base_offset), "what was just written fits"
 
-    def _rename(self, old: str, new: str) -> bool:
-        """Rename a file; tell whether there was one: a transaction index may be missing."""
-        there = self._disk.exists(old)
-        if there:
+    def _rename(self, old: str, new: str) -> None:
+        """Rename a file if there is one: a transaction index may be missing."""
+        if self._disk.exists(old):
             self._disk.rename(old, new)
-        return there
 
     def _paths(self, base_offset: int) -> list[str]:
         return [f"{self._directory}/{file_name(base_offset, suffix)}" for suffix in SEGMENT_FILES]

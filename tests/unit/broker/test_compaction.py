@@ -242,6 +242,60 @@ def test_a_full_disk_puts_it_off():
     assert records_of(kit) == COMPACTED
 
 
+def cleaned_files(kit):
+    return [name for name in kit.disk.list(f"{DATA}/t-0") if name.endswith(".cleaned")]
+
+
+def test_a_full_disk_leaves_nothing_of_a_new_segment(caplog):
+    kit = new_kit()
+    kit.create("t", **COMPACT)
+    fill(kit)
+    kit.disk.fail_path(f"{DATA}/t-0/{0:020d}.timeindex.cleaned", errno.ENOSPC)
+    kit.run(lambda: "not compacted for now" in caplog.text)
+    assert not cleaned_files(kit)
+
+
+def test_a_cleaner_that_was_killed_leaves_nothing_of_a_new_segment(caplog):
+    kit = new_kit()
+    kit.create("t", **COMPACT)
+    fill(kit)
+    world = kit.node.world
+
+    class Killed(BackgroundCleaner):
+        def next_segment(self, done):
+            kit.disk.open(f"{DATA}/t-0/{2:020d}.log.cleaned", create=True)
+            done(None, CleanerGone("it was killed"))
+
+    kit.node.upkeep.compaction.make_cleaner = lambda: Killed(world.disk, world.background)
+    kit.run(lambda: "not compacted for now" in caplog.text)
+    assert not cleaned_files(kit)
+
+
+def test_segments_that_were_dropped_meanwhile_leave_no_new_segment():
+    kit = new_kit()
+    kit.create("t", **COMPACT)
+    fill(kit)
+    world, log_ = kit.node.world, log_of(kit)
+    asked = []
+
+    class Slow(BackgroundCleaner):
+        def next_segment(self, done):
+            def dropped(found, problem):
+                asked.append(found)
+                if len(asked) == 1:
+                    for path in log_.advance_log_start(log_.base_offsets[1]):
+                        kit.disk.remove(path)
+                done(found, problem)
+
+            super().next_segment(dropped)
+
+    kit.node.upkeep.compaction.make_cleaner = lambda: Slow(world.disk, world.background)
+    kit.run(lambda: asked)
+    kit.advance(50)
+    assert not cleaned_files(kit)
+    assert not kit.node.replicas.get("t", 0).offline
+
+
 def test_a_topic_that_is_deleted_on_the_way():
     kit = new_kit()
     kit.create("t", **COMPACT)

@@ -240,6 +240,7 @@ VERDICTS = {
     "topic_deletion.py": "waits until nothing else works",
     "transactions.py": "reads, by shard_loading.py",
     "truncation.py": "claim, but for the checkpoints of the directory",
+    "unfinished_segments.py": "claim, and nothing else",
 }
 
 

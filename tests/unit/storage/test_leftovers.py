@@ -43,6 +43,10 @@ def clear(disk):
     return clear_leftovers(disk, DIRECTORY, disk.list(DIRECTORY))
 
 
+def segment_files(disk):
+    return {name: data for name, data in files(disk).items() if not name.endswith(".snapshot")}
+
+
 def test_a_tidy_folder_stays_as_it_is(disk):
     before = files(disk)
     assert clear(disk) == sorted(before)
@@ -69,6 +73,58 @@ def test_a_swap_beside_an_incomplete_cleaning_is_forgotten(disk):
     before = files(disk)
     put_cleaned_copy(disk, 2, ".cleaned")
     put_cleaned_copy(disk, 4, ".swap")
+    assert clear(disk) == sorted(before)
+    assert files(disk) == before
+
+
+@pytest.mark.parametrize("older", [0, 2, 4])
+@pytest.mark.parametrize(
+    "suffixes", [(".log",), (".log", ".index"), (".log", ".index", ".timeindex")]
+)
+def test_a_complete_swap_beside_an_older_cleaning_takes_its_place(disk, older, suffixes):
+    """Segment 4 is put aside, or a part of it: what it held is in the swap alone."""
+    before = segment_files(disk)
+    put_cleaned_copy(disk, 4, ".swap")
+    put(disk, name_of(older, ".log.cleaned"), b"half a batch")
+    for own in suffixes:
+        disk.rename(path(name_of(4, own)), path(name_of(4, own) + ".deleted"))
+    clear(disk)
+    assert segment_files(disk) == before
+
+
+def test_a_swap_of_several_segments_of_which_one_is_put_aside_takes_their_place(disk):
+    content = files(disk)
+    joined = content[name_of(0, ".log")] + content[name_of(2, ".log")]
+    put(disk, name_of(0, ".log.swap"), joined)
+    put(disk, name_of(0, ".log.cleaned"), b"half a batch")
+    disk.remove(path(name_of(2, ".log")))
+    log = open_log(disk, SETTINGS)
+    assert [record.offset for record in read_all(log)] == list(range(8))
+    assert files(disk)[name_of(0, ".log")] == joined
+
+
+def test_a_swap_beside_a_cleaning_that_is_behind_it_takes_its_place(disk):
+    before = segment_files(disk)
+    put_cleaned_copy(disk, 2, ".swap")
+    put(disk, name_of(4, ".log.cleaned"), b"half a batch")
+    clear(disk)
+    assert segment_files(disk) == before
+
+
+def test_a_part_of_a_split_of_kafkas_cleaner_is_forgotten(disk):
+    """Kafka renames the parts of a segment that it splits from the last to the first; the segment is still there."""
+    before = files(disk)
+    put(disk, name_of(2, ".log.cleaned"), before[name_of(2, ".log")][:85])
+    put(disk, name_of(3, ".log.swap"), before[name_of(2, ".log")][85:])
+    assert clear(disk) == sorted(before)
+    assert files(disk) == before
+
+
+def test_renames_that_came_to_the_medium_in_another_order_are_forgotten(disk):
+    """An index is called .swap, its log still .cleaned."""
+    before = files(disk)
+    put(disk, name_of(2, ".log.cleaned"), before[name_of(2, ".log")])
+    put(disk, name_of(2, ".index.swap"), b"12345678")
     assert clear(disk) == sorted(before)
     assert files(disk) == before
 
