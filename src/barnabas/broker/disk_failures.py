@@ -4,7 +4,8 @@
 |----------------------------------------------|---------------------------------------------------------|
 | no room, no descriptors, no memory           | nothing: it passes; a log whose files are in doubt alone |
 | the log is being cut                         | nothing: it passes                                      |
-| a file is gone                               | the partition: somebody took it, the disk is well        |
+| a file went because the log changed          | nothing: whoever read it looks again (`log_reader.py`)   |
+| a file is gone otherwise                     | the partition: somebody took it, the disk is well        |
 | anything else                                | the directory with all its partitions, as in Kafka       |
 """
 
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.quiet import Quiet
 from barnabas.storage.broken_log import BeingCutError
+from barnabas.storage.log_changed import LogChanged
 
 if TYPE_CHECKING:
     from barnabas.model.ids import TopicPartition
@@ -30,7 +32,7 @@ _OF_ONE_FILE: Final = frozenset({errno.ENOENT, errno.ESTALE})
 
 def is_passing(problem: OSError) -> bool:
     """Tell whether the same call may succeed later without anybody repairing something."""
-    return problem.errno in _PASSING or isinstance(problem, BeingCutError)
+    return problem.errno in _PASSING or isinstance(problem, BeingCutError | LogChanged)
 
 
 def is_without_room(problem: OSError) -> bool:

@@ -11,6 +11,7 @@ done for each is kept short.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import ErrorCode
@@ -237,6 +238,9 @@ class Loading:
 
     def _load(self, log: Log, offset: int, max_bytes: int, end_offset: int) -> int:
         limit = min(max_bytes, self._room)
+        return log.steadily(partial(self._load_once, log, offset, limit, end_offset))
+
+    def _load_once(self, log: Log, offset: int, limit: int, end_offset: int) -> int:
         found = log.read(offset, limit, end_offset=end_offset, min_one=True, nowait=False)
         if found is None:
             return 0

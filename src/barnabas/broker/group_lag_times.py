@@ -67,16 +67,11 @@ def _batches(
     log: Log, offset: int, end_offset: int, max_bytes: int
 ) -> Iterator[tuple[BatchHeader, memoryview]]:
     while offset < end_offset:
-        piece = log.read(
-            max(offset, log.log_start_offset),
-            max_bytes,
-            end_offset=end_offset,
-            min_one=True,
-            nowait=False,
-        )
+        start = max(offset, log.log_start_offset)
+        piece = log.read_bytes(start, max_bytes, end_offset=end_offset)
         if piece is None:
             return
-        data = memoryview(piece.read())
+        data = memoryview(piece)
         before = offset
         for position, header in batch.headers(data):
             yield header, data[position : position + header.size]

@@ -109,7 +109,8 @@ class Retention:
             for segment in unsure:
                 if replica.offline or replica.is_cutting:
                     return  # what is found would be of the segment as it was
-                confirming = partial(self._node.world.background.run, segment.confirm_largest)
+                job = partial(replica.log.confirm_largest, segment)
+                confirming = partial(self._node.world.background.run, job)
                 yield self._node.claims.share(replica, confirming)
         except BatchError as problem:
             replica.on_damage(problem)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.storage.log_changed import LogChanged
 from barnabas.wire import batch
 from barnabas.wire.batch import BatchError
 from barnabas.wire.control_batch import find_marker
@@ -43,7 +44,10 @@ def load(
     offset, end = replica.log.log_start_offset, replica.log.log_end_offset
     while offset < end:
         job = partial(_read_slice, replica, offset, end, slice_bytes, decode)
-        entries, offset = yield partial(background.run, job)
+        try:
+            entries, offset = yield partial(background.run, job)
+        except LogChanged:
+            continue  # others have had a turn of the background
         for entry in entries:
             replay(*entry)
 
@@ -52,10 +56,10 @@ def _read_slice(
     replica: Replica, offset: int, end: int, size: int, decode: Decode
 ) -> tuple[list[Entry], int]:
     """Read and decode what fits in `size` bytes, one batch at least: (entries, where to go on). Blocks."""
-    found = replica.log.read(offset, size, end_offset=end, min_one=True, nowait=False)
+    found = replica.log.read_bytes(offset, size, end_offset=end)
     if found is None:
         return [], end  # the rest was compacted away
-    data = memoryview(found.read())
+    data = memoryview(found)
     entries: list[Entry] = []
     following = offset
     for position, header in batch.headers(data):

@@ -211,8 +211,14 @@ class SimDisk:
         self._fail_at = 0
         self._fail_errno = errno.EIO
         self._bad_paths: dict[str, int] = {}
+        self._act_at = 0
+        self._act: Callable[[], object] | None = None
 
     # Faults
+
+    def at_call(self, nth: int, act: Callable[[], object]) -> None:
+        """Let something happen just before the nth call from now, once: what another thread does in between."""
+        self._act_at, self._act = self.calls + nth, act
 
     def fail_call(self, nth: int, code: int = errno.EIO) -> None:
         """Let the nth call from now fail once, counting from 1; 0 takes the order back."""
@@ -280,6 +286,9 @@ class SimDisk:
     def count_call(self, path: str) -> None:
         """Count one call, and raise what was ordered for it."""
         self.calls += 1
+        if self.calls == self._act_at:
+            assert self._act is not None
+            self._act()
         if self.calls == self._fail_at:
             raise OSError(self._fail_errno, os.strerror(self._fail_errno), path)
         if self._bad_paths:

@@ -145,7 +145,7 @@ class Log(LogWriter):
             and self._segments[0].base_offset not in self._swapping
         ):
             segment, *rest = self._segments
-            self._segments = tuple(rest)
+            self._go_on_with(rest)
             self._names_changes += 1
             segment.dropped = True
             paths += self._paths_of(segment.base_offset)
@@ -192,7 +192,7 @@ class Log(LogWriter):
         self.epochs.truncate_from_end(end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
         aside = self._put_aside(gone, end_offset)
-        self._segments, self._active = kept, kept[-1]
+        self._go_on_with(kept)
         bounds = (self.log_start_offset, end_offset)
         return self._begin_truncation(
             TruncationJob(self._disk, self.directory, aside, kept, self._snapshots, bounds)
@@ -247,7 +247,7 @@ class Log(LogWriter):
         assert job.segment is not None
         job.segment.may_have_gaps = self._may_have_gaps
         job.segment.jitter_ms = self._draw_jitter()
-        self._segments, self._active = (job.segment,), job.segment
+        self._go_on_with((job.segment,))
         offset = job.segment.base_offset
         self.log_start_offset = self.log_end_offset = self.recovery_point = offset
         self._hints.clear()
@@ -295,7 +295,7 @@ class Log(LogWriter):
         for segment in self._segments:
             segment.dropped = segment.dropped or segment.base_offset in sources
         kept = [segment for segment in self._segments if segment.base_offset not in sources]
-        self._segments = tuple(sorted([*kept, job.segment], key=base_offset_of))
+        self._go_on_with(sorted([*kept, job.segment], key=base_offset_of))
         snapshots = [self._snapshots.rename_for_delete(base) for base in sources[1:]]
         self._write_checksums()
         return job.deleted + [path for path in snapshots if path is not None]
@@ -428,8 +428,7 @@ class Log(LogWriter):
         self._check_settled()
         assert not self._swapping
         assert [segment.base_offset for segment in segments] == self.base_offsets
-        self._segments = tuple(segments)
-        self._active = self._segments[-1]
+        self._go_on_with(segments)
         self._hints.clear()
         self._snapshots.unsynced = ()
         self.moved_to(directory)

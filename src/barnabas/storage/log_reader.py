@@ -3,28 +3,36 @@
 Job: find the bytes that a reader asks for in the segments. Must not know how records come in or go. `Log` is this and
 everything that changes it.
 
-Background threads may call `read(nowait=False)`, `offset_for_timestamp` and `max_timestamp`, while the loop does
-everything else. Two rules make that safe: `_segments` is replaced, never changed, and `append` moves `log_end_offset`
-before a segment's `size`, so that who reads them the other way round never takes bytes above an end offset for bytes
-below it.
+Background threads may call what is below the line "From the background", while the loop does everything else. Three rules
+make that safe. `_segments` is replaced, never changed. `append` moves `log_end_offset` before a segment's `size`, so that who reads
+them the other way round never takes bytes above an end offset for bytes below it. And what takes bytes away (retention, compaction,
+a repair, a cut, a move to another directory) calls `_go_on_with` before any file goes: a look that failed meanwhile is begun again
+with what the log has now. So a file that was removed because the log changed is never a failure of the disk.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Final, NamedTuple
+from errno import EAGAIN
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from barnabas.ports import FileSlice
+from barnabas.storage.log_changed import LogChanged
 from barnabas.storage.segment import DamagedBatch
+from barnabas.wire.batch import BatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.storage.segment import Segment
     from barnabas.storage.transaction_index import AbortedTransaction
 
+_T = TypeVar("_T")
+
 #: Positions of recent log ends that are remembered for readers that wait there: more fall back to the index.
 HINTS_KEPT: Final = 8
+#: How often a look is begun again. Each time a segment went while it ran, so more than two are rare.
+LOOKS_MAX: Final = 20
 
 
 class Found(NamedTuple):
@@ -39,7 +47,7 @@ class LogReader:
     """See the module."""
 
     __slots__ = (
-        "_active", "_hints", "_segments", "log_end_offset", "log_start_offset",
+        "_active", "_hints", "_segments", "log_end_offset", "log_start_offset", "removals",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +59,14 @@ class LogReader:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_end_offset
         self._hints: dict[int, tuple[Segment, int]] = {}
+        #: Counts how often something went that could be read before.
+        self.removals = 0
+
+    def _go_on_with(self, segments: Sequence[Segment]) -> None:
+        """Read from these from now on: the files of others, and what was cut off, may go after this."""
+        self._segments = tuple(segments)
+        self._active = self._segments[-1]
+        self.removals += 1
 
     def read(
         self, offset: int, max_bytes: int, *, end_offset: int, min_one: bool, nowait: bool
@@ -201,30 +217,71 @@ class LogReader:
             return segments[number + 1].base_offset
         return self.log_end_offset
 
-    # Looking by time
+    # From the background
+
+    def steadily(self, look: Callable[[], _T]) -> _T:
+        """Return what a look at the files finds. It is begun again if it fails while something of the log goes.
+
+        Its errors are the disk's, or of damage; LogChanged if every look met a removal. Blocks.
+        """
+        for _ in range(LOOKS_MAX):
+            before = self.removals
+            try:
+                return look()
+            except (OSError, BatchError):
+                if self.removals == before:
+                    raise
+        raise LogChanged(EAGAIN, "the log goes on changing while it is read")
+
+    def read_bytes(self, offset: int, max_bytes: int, *, end_offset: int) -> bytes | None:
+        """Return the bytes that `read` finds, at least one batch whole; None if there are none. Blocks."""
+
+        def look() -> bytes | None:
+            found = self.read(offset, max_bytes, end_offset=end_offset, min_one=True, nowait=False)
+            return None if found is None else found.read()
+
+        return self.steadily(look)
+
+    def confirm_largest(self, segment: Segment) -> None:
+        """Make sure of the largest timestamp of a segment, as long as it is this log's. DamagedBatch if it is wrong. Blocks."""
+
+        def look() -> None:
+            if segment in self._segments:
+                segment.confirm_largest()
+
+        self.steadily(look)
 
     def offset_for_timestamp(self, timestamp: int) -> Found | None:
         """Return the first record whose timestamp is not below; BatchError if it lies in damage. Blocks."""
-        start_offset = self.log_start_offset
-        for segment in self._segments:
-            segment.confirm_largest()
-            if segment.largest[0] >= timestamp:
-                found = segment.find_timestamp(timestamp, start_offset)
-                if found is not None:
-                    record, epoch = found
-                    return Found(record.timestamp, record.offset, epoch)
-        return None
+
+        def look() -> Found | None:
+            start_offset = self.log_start_offset
+            for segment in self._segments:
+                segment.confirm_largest()
+                if segment.largest[0] >= timestamp:
+                    found = segment.find_timestamp(timestamp, start_offset)
+                    if found is not None:
+                        record, epoch = found
+                        return Found(record.timestamp, record.offset, epoch)
+            return None
+
+        return self.steadily(look)
 
     def max_timestamp(self) -> Found | None:
         """Return the first record with the largest timestamp; None if none has one. Blocks."""
-        for segment in self._segments:
-            segment.confirm_largest()
-        segment = max(self._segments, key=lambda segment: segment.largest[0])
-        found = segment.find_largest() if segment.largest[0] >= 0 else None
-        if found is None:
-            return None
-        record, epoch = found
-        return Found(record.timestamp, record.offset, epoch)
+
+        def look() -> Found | None:
+            segments = self._segments
+            for segment in segments:
+                segment.confirm_largest()
+            latest = max(segments, key=lambda segment: segment.largest[0])
+            found = latest.find_largest() if latest.largest[0] >= 0 else None
+            if found is None:
+                return None
+            record, epoch = found
+            return Found(record.timestamp, record.offset, epoch)
+
+        return self.steadily(look)
 
     # Size
 

@@ -233,7 +233,7 @@ class LogWriter(RollingLog):
         for one in old:
             one.dropped = True
             remove_files(self._disk, self.directory, one.base_offset)
-        self._segments, self._active = (segment,), segment
+        self._go_on_with((segment,))
         self.log_start_offset = self.log_end_offset = base_offset
         self.recovery_point = min(self.recovery_point, base_offset)
         self._hints.clear()

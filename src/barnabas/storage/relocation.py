@@ -75,12 +75,14 @@ class Relocation:
         segments = self._log.segments
         for segment, following in pairwise(segments):
             if segment.base_offset not in self._whole:
-                return partial(self._copy_closed, segment, following.base_offset)
+                copy = partial(self._copy_closed, segment, following.base_offset)
+                return partial(_copy_unless_dropped, segment, copy)
         active = segments[-1]
         left = active.size - self._copied.get(file_name(active.base_offset, LOG), 0)
         if left <= LAST_BYTES and file_name(active.base_offset, LOG) in self._copied:
             return None
-        return partial(self._copy_active, active, active.size, self._log.log_end_offset)
+        copy = partial(self._copy_active, active, active.size, self._log.log_end_offset)
+        return partial(_copy_unless_dropped, active, copy)
 
     def finish(self) -> None:
         """Copy what is left, on the loop. Nothing may be appended until the log has moved."""
@@ -102,16 +104,11 @@ class Relocation:
     # Jobs
 
     def _copy_closed(self, segment: Segment, end_offset: int) -> int:
-        try:
-            size = self._copy_some(segment, segment.size)
-            if self._copied[file_name(segment.base_offset, LOG)] < segment.size:
-                return size
-            self._copy_indexes(segment)
-            self._copy_snapshots()
-        except SourceError as error:
-            if segment.dropped and isinstance(error.problem, FileNotFoundError):
-                return 0  # retention was faster
-            raise
+        size = self._copy_some(segment, segment.size)
+        if self._copied[file_name(segment.base_offset, LOG)] < segment.size:
+            return size
+        self._copy_indexes(segment)
+        self._copy_snapshots()
         whole = segment.in_folder(self._disk, self.folder)
         whole.sync()
         self._whole[segment.base_offset] = whole
@@ -191,3 +188,13 @@ class Relocation:
             raise SourceError(problem) from problem
         self._disk.write_file_atomically(f"{self.folder}/{name}", data, sync=False)
         self._copied[name] = len(data)
+
+
+def _copy_unless_dropped(segment: Segment, copy: Callable[[], int]) -> int:
+    """Copy a piece of a segment; nothing if retention was faster."""
+    try:
+        return copy()
+    except SourceError as error:
+        if segment.dropped and isinstance(error.problem, FileNotFoundError):
+            return 0
+        raise

@@ -361,6 +361,8 @@ class Segment:
         if not 0 <= position <= self.size - HEADER_SIZE:
             return None
         data = self.read_log(position, HEADER_SIZE, nowait=nowait)
+        if len(data) < HEADER_SIZE:
+            raise self._no_batch(position)
         header = read_header(data)
         return header.base_offset if _is_plausible(header) else None
 

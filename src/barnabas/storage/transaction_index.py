@@ -13,6 +13,7 @@ entry whose `last_stable_offset` is not below the range's end is done, because n
 from __future__ import annotations
 
 from bisect import bisect_left
+from errno import EIO
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -208,4 +209,7 @@ class TransactionIndex:
 
     def _read(self, position: int, size: int) -> bytes:
         assert self._file is not None
-        return self._file.read(position, size)
+        data = self._file.read(position, size)
+        if len(data) < size:
+            raise OSError(EIO, "the index is shorter than it was", self._path)
+        return data

@@ -337,6 +337,16 @@ def test_the_nth_call_fails_once(disk: SimDisk) -> None:
     assert disk.calls == before + 4
 
 
+def test_something_happens_before_the_nth_call_and_once(disk: SimDisk) -> None:
+    file = disk.open("/file", create=True)
+    disk.at_call(2, lambda: disk.remove("/file"))
+    assert file.size() == 0
+    with pytest.raises(FileNotFoundError):
+        file.size()
+    disk.open("/file", create=True).write(0, (b"another",))
+    assert disk.read_file("/file") == b"another"
+
+
 def test_every_call_counts(disk: SimDisk) -> None:
     file = synced_file(disk, b"1")
     calls = [

@@ -134,3 +134,32 @@ def test_errors_tell_which_side_failed(disk):
     with pytest.raises(OSError, match="Input/output"):
         move(disk, log)
     assert log.directory == DIRECTORY
+
+
+def test_segments_that_are_dropped_while_they_are_copied_do_not_end_the_move():
+    """Retention closes and drops the active segment, too; no delay keeps the files. At each call of the disk."""
+    nth, is_met = 0, [None]
+    while is_met:
+        nth += 1
+        disk = new_disk()
+        disk.make_dir(THERE)
+        log = filled(disk, batches=8)
+        is_met = []
+
+        def drop(disk=disk, log=log, is_met=is_met):
+            is_met.append(None)
+            log.roll(0)
+            for path in log.advance_log_start(log.log_end_offset):
+                disk.remove(path)
+
+        copy = Relocation(disk, log, THERE)
+        disk.at_call(nth, drop)
+        while (job := copy.plan()) is not None:
+            job()
+        disk.at_call(0, drop)
+        copy.finish()
+        copy.move_log(THERE)
+        append(log, count=3)
+        assert [record.offset for record in read_all(log)][-3:] == [24, 25, 26]
+        assert log.directory == THERE
+    assert nth > 20

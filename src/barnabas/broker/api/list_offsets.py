@@ -112,15 +112,25 @@ def _look_up(
         if asked.timestamp == LATEST and call.request.replica_id == ANY_REPLICA:
             epoch = replica.log.epochs.latest
         return _found(asked.partition_index, (timestamp, offset, epoch))
+    return (yield from _look_by_time(call, replica, asked, bound))
+
+
+def _look_by_time(
+    call: Call, replica: Replica, asked: ListOffsetsPartition, bound: int
+) -> Task[ListOffsetsPartitionResponse]:
+    """Look in the background; once more, at what is hosted then, if the files may have gone with the replica."""
+    index, tenure = asked.partition_index, replica.tenure
     try:
         job = _search(replica, asked.timestamp, bound)
         found = yield lambda done: call.node.world.background.run(job, done)
     except OSError as problem:
+        if tenure.is_over:
+            return (yield from _look_up(call, replica.key.topic, asked))
         replica.on_disk_error(problem, "read")
-        return _failed(asked.partition_index, ErrorCode.KAFKA_STORAGE_ERROR)
+        return _failed(index, ErrorCode.KAFKA_STORAGE_ERROR)
     except (BatchError, CompressionError) as problem:
-        return _failed(asked.partition_index, replica.on_damage(problem))
-    return _found(asked.partition_index, found)
+        return _failed(index, replica.on_damage(problem))
+    return _found(index, found)
 
 
 def _bound(call: Call, replica: Replica) -> int:
