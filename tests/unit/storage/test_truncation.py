@@ -378,3 +378,38 @@ def test_a_crash_while_starting_over_leaves_a_beginning_of_the_old_log_or_the_ne
         found = read_all(again)
         assert found == records[: len(found)]
         assert found or again.log_end_offset in (0, offset)
+
+
+@pytest.mark.parametrize("starts_over", [False, True])
+def test_nothing_is_dropped_from_the_start_while_the_end_is_cut(starts_over):
+    """Retention works beside it, with no delay: at any call it would take files that the cut reads or puts aside."""
+    nth, is_met = 0, [None]
+    while is_met:
+        nth += 1
+        disk = new_disk()
+        log, ends = filled(disk, steps=24)
+        for name in files(disk):
+            if name.endswith(".snapshot"):
+                disk.remove(f"{log.directory}/{name}")  # so that it reads from the start on
+        bases = log.base_offsets
+        log.move_log_start(bases[2])
+        is_met = []
+
+        def drop(disk=disk, log=log, is_met=is_met):
+            is_met.append(None)
+            job = log.plan_drop()
+            for path in job.run() if job is not None else ():
+                disk.remove(path)
+
+        end = ends[-5]
+        job = log.plan_start_over(900, NOW) if starts_over else log.plan_truncation(end, NOW)
+        disk.at_call(nth, drop)
+        job.run()
+        disk.at_call(0, drop)
+        log.on_truncated(job)
+        assert not log.is_broken
+        if not starts_over:
+            drop()
+            assert log.base_offsets[0] == bases[2]
+            del is_met[-1]
+    assert nth > 8
