@@ -134,6 +134,7 @@ class Orders:
             yield from self._until_registered()
             if code := self._refuse(request, number):
                 return code
+            epoch = self._node.members.broker_epoch
             yield from self._give_up_namesakes(request.topic_states)
             yield from self.learning.learn({t.topic_name: t.topic_id for t in request.topic_states})
             codes: Codes = {}
@@ -143,7 +144,8 @@ class Orders:
                 for state in topic.partition_states:
                     key = TopicPartition(topic.topic_name, state.partition_index)
                     yield from self._until_cut(key)
-                    if not self._node.members.may_be_ordered:
+                    members = self._node.members
+                    if not members.may_be_ordered or members.broker_epoch != epoch:
                         yield from self._until_registered()
                         if code := self._refuse(request, number):
                             return code

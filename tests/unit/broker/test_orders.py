@@ -150,3 +150,29 @@ def test_orders_that_name_no_registration_have_no_order(member):
     assert tell(member, 2, number=12) == ErrorCode.NONE
     assert tell(member, 1, number=6, broker_epoch=-1) == ErrorCode.NONE
     assert told_leader(member) == 1
+
+
+def test_the_rest_of_an_order_is_not_carried_out_in_the_next_registration(member):
+    """The session ended while the order waited for the store, and the broker had registered anew before the answer came."""
+    members = member.node.members
+    now = state_of(member).leader_epoch
+    state = LeaderAndIsrPartitionState(
+        partition_index=0, leader=2, leader_epoch=now + 1, isr=[2], partition_epoch=50, replicas=[1, 2],
+    )  # fmt: skip
+    new = LeaderAndIsrPartitionState(
+        partition_index=0, leader=2, leader_epoch=0, isr=[2], partition_epoch=0, replicas=[1, 2], is_new=True,
+    )  # fmt: skip
+    topics = [
+        LeaderAndIsrTopicState(topic_name="t", topic_id=TOPIC_ID, partition_states=[state]),
+        LeaderAndIsrTopicState(topic_name="u", topic_id=bytes(range(16)), partition_states=[new]),
+    ]
+    request = LeaderAndIsrRequest(
+        controller_id=1, controller_epoch=9, broker_epoch=members.broker_epoch, topic_states=topics
+    )
+    answers = []
+    drive(members.orders.lead_and_follow(request, 10_000), lambda *answer: answers.append(answer))
+    assert not answers, "the settings of the new topic are to be read"
+    members.broker_epoch += 1
+    member.events.settle()
+    assert answers == [(ErrorCode.STALE_BROKER_EPOCH, None)]
+    assert state_of(member).leader_epoch == now
