@@ -38,7 +38,7 @@ OUTSIDE_BROKERS: Final = frozenset({
 AT_ONCE: Final = frozenset({
     "ConsumerHeartbeatRequest", "EndRequest", "Offsets", "_as_guest", "_family", "_usable", "all", "any", "bisect_left",
     "bisect_right", "cache", "changed", "field", "filter", "fromkeys", "getattr", "groupby", "len", "map", "max", "min", "narrow",
-    "sort", "sorted", "sub", "sum", "tuple",
+    "receive", "sort", "sorted", "steadily", "sub", "sum", "tuple",
 })  # fmt: skip
 
 #: What keeps an object and tells it later: the last two names of what is called.
