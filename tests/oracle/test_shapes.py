@@ -1,5 +1,6 @@
 """Shapes of load in which records once went astray: a broker has them where they belong, and with the old fault planted the oracle names one that is not."""
 
+import contextlib
 import functools
 import re
 
@@ -12,6 +13,8 @@ from security_kit import make_certificates
 
 #: A planted fault shows in the first pass; in another one where a machine with much else to do came between.
 PASSES = 10
+#: For an answer of a broker with a planted fault.
+ANSWER_S = 10
 SHAPES = {
     "lane": (shapes.burst_then_singles, r"single-\d+ \d stands in burst-\d+-0"),
     "by_name": (shapes.made_again_while_opened, r"was sent to life 1 of the topic, and stands in life 2"),
@@ -47,12 +50,15 @@ def test_records_are_where_they_belong(home, tmp_path):
         assert broker.terminate() == 0
 
 
-def test_the_oracle_finds_the_planted_fault(fault, home, tmp_path):
+def test_the_oracle_finds_the_planted_fault(fault, home, tmp_path, monkeypatch):
     options, shape = home
+    monkeypatch.setattr("chaos.wire_kit.DEADLINE_S", ANSWER_S)
     with PlantedBroker(fault, tmp_path / "data", **options) as broker:
         found = None
         for tag in range(PASSES):
-            found = shape(broker, Ledger(), tag)
+            # A broker whose memory is not its own may do anything else as well, such as not answer.
+            with contextlib.suppress(TimeoutError, AssertionError):
+                found = shape(broker, Ledger(), tag)
             if found:
                 break
         assert found is not None
