@@ -153,7 +153,7 @@ class Comparison:
             if replica.offline:
                 continue  # its disk failed, or it was dropped meanwhile
             is_left = _is_left_behind(replica, stored, found[path])
-            if not is_left and replica.key in node.members.orders.outlived:
+            if not is_left and node.members.orders.is_outlived(replica):
                 continue
             log.warning(
                 "%s is not here by the store: its log is %s",

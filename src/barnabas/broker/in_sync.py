@@ -68,7 +68,7 @@ class InSyncKeeper:
         """Change who is in sync on a partition, if somebody fell behind or caught up."""
         if replica.offline or self._node.stopping:
             return
-        if replica.key in self._node.members.orders.outlived:
+        if self._node.members.orders.is_outlived(replica):
             return  # its version may be of something else by now
         if not self._node.members.is_in_touch:
             return  # what waits for a connection may meet another topic of this name, whose state has the same version

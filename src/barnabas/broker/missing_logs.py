@@ -47,7 +47,8 @@ def open_again(node: Node) -> Task[list[Replica]]:
     """
     unwanted: list[Replica] = []
     if not node.is_lone:
-        if find(node) and all(directory.is_online for directory in node.directories):
+        is_due = find(node) or node.members.orders.has_untaken()
+        if is_due and all(directory.is_online for directory in node.directories):
             node.members.ask_for_orders()
         return unwanted
     for topic, index in find(node):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker import log_opening, topic_deletion
 from barnabas.broker.comparison import Comparison
 from barnabas.broker.edge import call_all
+from barnabas.broker.log_claims import log_id
 from barnabas.broker.order_check import check_order, check_roles
 from barnabas.broker.topic_learning import TopicLearning
 from barnabas.broker.turns import Turns
@@ -25,8 +26,9 @@ from barnabas.model.ids import TopicPartition
 from barnabas.ports import CoordinationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
+    from barnabas.broker.log_claims import LogId
     from barnabas.broker.node import Node
     from barnabas.broker.replicas import Replica
     from barnabas.broker.tasks import Done, Start, Task
@@ -66,8 +68,10 @@ class Orders:
         self.controller_epoch = 0
         #: Controller epoch, broker epoch and number of the last order that counted.
         self._last = (0, NOT_REGISTERED, 0)
+        #: Replicas that could not take their role: the epoch could not be written down for now.
+        self._untaken: dict[LogId, None] = {}
         #: Leader epochs that were known when the store was found to have gone back: an order must be of a later one.
-        self._outlived: dict[TopicPartition, int] = {}
+        self._outlived: dict[LogId, int] = {}
         #: Ids of topics that were known then: a store that does not have them has forgotten them.
         self._outlived_topics: dict[bytes, None] = {}
         #: One order at a time, and whoever else changes what is hosted and known.
@@ -232,7 +236,7 @@ class Orders:
             )  # fmt: skip
             # Not STALE_CONTROLLER_EPOCH: Kafka's brokers answer that to an epoch that they have, too, which is no cause for alarm.
             return ErrorCode.FENCED_LEADER_EPOCH
-        self._outlived.pop(key, None)
+        self._outlived.pop(log_id(replica), None)
         state.min_in_sync = replica.config.min_insync_replicas
         state.lag_max_ms = node.config.get_int("replica.lag.time.max.ms")
         try:
@@ -242,19 +246,31 @@ class Orders:
                 self._lead(replica, told)
         except OSError as problem:
             replica.on_disk_error(problem, "begin an epoch")
+            if not replica.offline:  # the disk is full, say: the controller is to ask again
+                self._untaken[log_id(replica)] = None
+                return ErrorCode.KAFKA_STORAGE_ERROR
+        self._untaken.pop(log_id(replica), None)
         return ErrorCode.KAFKA_STORAGE_ERROR if replica.offline else ErrorCode.NONE
 
     def on_gone_back(self) -> None:
         """Hear that the store was put back to an older state: what it says of epochs that are known here may be about others."""
         self._outlived |= {
-            replica.key: replica.state.leader_epoch for replica in self._node.replicas
+            log_id(replica): replica.state.leader_epoch for replica in self._node.replicas
         }
         self._outlived_topics |= dict.fromkeys(self._node.topics.by_id)
 
+    def is_outlived(self, replica: Replica) -> bool:
+        """Tell whether nothing newer was heard of a partition since the store was put back: what is known here and what it holds do not fit."""
+        return log_id(replica) in self._outlived
+
     @property
-    def outlived(self) -> Collection[TopicPartition]:
-        """Partitions of which nothing newer was heard since the store was put back: what is known here and what it holds do not fit."""
-        return self._outlived.keys()
+    def outlived(self) -> list[TopicPartition]:
+        """List these partitions."""
+        return [replica.key for replica in self._node.replicas if self.is_outlived(replica)]
+
+    def has_untaken(self) -> bool:
+        """Tell whether a hosted replica could not take its role for a reason that may have passed."""
+        return any(log_id(replica) in self._untaken for replica in self._node.replicas)
 
     def has_outlived(self, topic_id: bytes) -> bool:
         """Tell whether a topic was known when the store was put back: it may be missing there, and is not deleted."""
@@ -266,7 +282,7 @@ class Orders:
         Kafka compares what it was told since it started, and lets a broker lead in an epoch before the last one of its log.
         """
         state = replica.state
-        if told.leader_epoch <= self._outlived.get(replica.key, -1):
+        if told.leader_epoch <= self._outlived.get(log_id(replica), -1):
             return True
         if told.leader_epoch == state.leader_epoch:
             return told.leader != state.leader
@@ -307,7 +323,7 @@ class Orders:
         led = [
             each
             for each in node.replicas
-            if each.state.is_leader and not each.offline and each.key not in self._outlived
+            if each.state.is_leader and not each.offline and not self.is_outlived(each)
         ]
         for replica in led:
             replica.lay_down()

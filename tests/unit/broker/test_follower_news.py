@@ -1,8 +1,12 @@
 """A follower's fetch looks at what it names and what changed; at all of it when that may not be enough."""
 
+import pytest
+from fuzz import good_request
+from fuzz_world import FuzzLink
 from member_kit import ask, new_store, put_topic, start_member
 
 from barnabas.broker.follower_news import Followers
+from barnabas.broker.outcomes import CloseLink
 from barnabas.core.changes import Changes
 from barnabas.core.fetch_session import Wanted
 from barnabas.model.errors import ErrorCode
@@ -73,6 +77,20 @@ def test_a_follower_whose_link_is_closed_is_forgotten():
     followers.forget(link)
     assert list(changes.on_change(("t", 0))) == []
     assert followers.of(link) is not news
+
+
+def test_a_follower_that_went_while_its_request_was_decoded_is_not_remembered():
+    store = new_store()
+    put_topic(store, "t", (1, 2), (1, 2))
+    node, link = start_member(store).node, FuzzLink()
+    request = FetchRequest(
+        replica_state=ReplicaState(replica_id=2, replica_epoch=-1), max_wait_ms=500, min_bytes=1,
+        max_bytes=1 << 20, session_id=0, session_epoch=0, topics=[],
+    )  # fmt: skip
+    link.close()
+    with pytest.raises(CloseLink):
+        node.on_request(link, memoryview(bytearray(good_request(request, 17, 1))))
+    assert not node.members.followers._by_link
 
 
 def test_of_topics_that_are_not_known_here_each_is_told():

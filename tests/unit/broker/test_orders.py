@@ -1,10 +1,14 @@
 """Orders that are older than what a broker knows: from a store that was put back to an older state, or for its life before."""
 
+from errno import ENOSPC
+
 import pytest
 from member_kit import new_store, put_topic, start_member
 
 from barnabas.broker.orders import NOT_REGISTERED
 from barnabas.broker.tasks import drive
+from barnabas.broker.upkeep import OPEN_AGAIN_MS
+from barnabas.model.cluster import Topic
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.wire.messages.leader_and_isr import (
@@ -77,10 +81,33 @@ def test_nobody_leads_or_follows_below_the_last_epoch_of_its_log(member):
 def test_once_the_store_was_put_back_only_later_epochs_count(member):
     orders, now = member.node.members.orders, state_of(member).leader_epoch
     orders.on_gone_back()
-    assert list(orders.outlived) == [T0]
+    assert orders.is_outlived(member.node.replicas.get(*T0))
     assert order(member, 1, now) == REFUSED
     assert order(member, 1, now + 1) == ErrorCode.NONE
-    assert not orders.outlived
+    assert not orders.is_outlived(member.node.replicas.get(*T0))
+
+
+def test_another_topic_of_the_same_name_begins_with_its_first_epoch_after_that(member):
+    """Epochs that were known of the topic before it say nothing of this one."""
+    orders = member.node.members.orders
+    orders.on_gone_back()
+    member.node.replicas.get(*T0).topic = Topic("t", b"t".ljust(16, b"+"), [])
+    assert not orders.is_outlived(member.node.replicas.get(*T0))
+    assert orders.outlived == []
+
+
+def test_a_role_that_a_full_disk_kept_from_being_taken_is_asked_for_again(member, caplog):
+    """The answer was that it was taken: the partition had no leader until somebody elected another one."""
+    replica, disk = member.node.replicas.get(*T0), member.disk
+    epoch = state_of(member).leader_epoch
+    disk.fail_path(replica.log.directory + "/leader-epoch-checkpoint", ENOSPC)
+    assert order(member, 1, epoch + 1) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (replica.offline, state_of(member).leader_epoch) == (False, epoch)
+    disk.heal()
+    member.events.advance(OPEN_AGAIN_MS)
+    assert "broker 1 has lost logs: it is asked which" in caplog.text
+    assert order(member, 1, epoch + 1) == ErrorCode.NONE
+    assert not member.node.members.orders.has_untaken()
 
 
 def test_nothing_is_taken_before_the_first_registration(member):

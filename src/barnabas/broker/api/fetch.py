@@ -18,6 +18,7 @@ from barnabas.broker.fetch_look import Look, Reading
 from barnabas.broker.fetch_wanted import TOPIC_IDS_SINCE
 from barnabas.broker.follower_look import FollowerLook, note_positions
 from barnabas.broker.near_look import NearLook, is_rack_aware
+from barnabas.broker.outcomes import CloseLink
 from barnabas.broker.pieces import PIECE, Pieces
 from barnabas.broker.replicas import commit_key, stable_key
 from barnabas.core.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
@@ -500,6 +501,10 @@ class _FollowerFetch(_Fetch):
         super().__init__(call)
         self._broker_id = broker_id
         self._committed_only = False
+        if (
+            not call.link.is_open
+        ):  # it has gone while its request was decoded: nobody would forget it again
+            raise CloseLink("the follower has gone")
         self._news = call.node.members.followers.of(call.link)
         note_positions(call.node, broker_id, self._catch_up_with_news())
 
