@@ -350,6 +350,28 @@ def test_fetch_sessions(both, topic):
         both.ask(fetch_request(topic, 0, session=(0, 5)), version)
 
 
+@pytest.mark.parametrize(("before", "after"), [(12, 13), (13, 12)])
+def test_a_fetch_session_keeps_to_names_or_to_ids(both, topic, before, after):
+    append(both, topic, batch_of(1))
+    by_name = fetch_request(topic, 0).topics
+
+    def asked(side, version, session):
+        request = fetch_request("", 0, topic_id=side.ids[topic], session=session)
+        if version < 13:
+            request.topics = by_name
+        return request
+
+    sessions = {s: s.ask(asked(s, before, (0, 0)), before).session_id for s in both.sides}
+    assert all(sessions.values())
+    both.ask(lambda side: asked(side, after, (sessions[side], 1)), after)
+    both.ask(
+        lambda side: fetch.FetchRequest(max_wait_ms=0, session_id=sessions[side], session_epoch=1),
+        after,
+    )
+    both.ask(lambda side: asked(side, before, (sessions[side], 1)), before)
+    both.ask(lambda side: asked(side, before, (sessions[side], 2)), before)
+
+
 def test_fetch_session_goes_on(both, topic):
     append(both, topic, batch_of(1))
     sessions = {}
