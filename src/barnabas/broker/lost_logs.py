@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker import cluster_znodes
+from barnabas.broker.quiet import Quiet
 from barnabas.broker.tasks import drive
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class LostLogs:
         self._node = node
         self._is_due = False
         self._is_telling = False
+        self._quiet = Quiet()
 
     def tell(self) -> None:
         """Let the controller know that more was lost."""
@@ -46,7 +48,9 @@ class LostLogs:
             try:
                 yield partial(node.world.coordination.commit, [notice])
             except OSError as problem:
-                log.warning("the controller cannot be told of lost logs: %s", problem)
+                ending = self._quiet.ending("untold", node.world.clock.monotonic_ms())
+                if ending is not None:
+                    log.warning("the controller cannot be told of lost logs: %s%s", problem, ending)
                 yield partial(node.pause, _RETRY_MS)
                 self._is_due = True  # told twice does no harm
 
