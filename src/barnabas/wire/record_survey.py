@@ -206,6 +206,7 @@ class _Surveyor:
             self._passed += len(self._data)
             self._position -= len(self._data)
             is_copied = len(piece) < COPY_WORTH_BYTES * self._count
+            self._data = b""  # first: the next copy takes its memory. Two at once the C library gives back to the kernel, and gets anew
             self._data = bytes(piece) if is_copied else piece
         return True
 
