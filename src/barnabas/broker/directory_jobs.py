@@ -8,7 +8,10 @@ wait for something when it is its turn; those behind it wait, too.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from barnabas.broker.tasks import begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +36,7 @@ class DirectoryJobs:
     def run(self, job: Callable[[], Any], done: Done, *, after: Start | None = None) -> None:
         """Run `job` in the background after all jobs before it, then call `done(result, error)`.
 
-        `after` is started when it is the job's turn, and the job runs when that has answered.
+        `after` is started when it is the job's turn, and the job runs when that has answered. If `after` fails, the job fails with its error.
         """
         self._queue.append((job, done, after))
         if not self._running:
@@ -49,7 +52,15 @@ class DirectoryJobs:
                 self._start_next()
             done(result, error)
 
+        run = partial(begin, partial(self._background.run, job), finished)
         if after is None:
-            self._background.run(job, finished)
-        else:
-            after(lambda _result, _error: self._background.run(job, finished))
+            run()
+            return
+
+        def waited(_result: Any, error: BaseException | None) -> None:  # noqa: ANN401
+            if error is None:
+                run()
+            else:
+                finished(None, error)
+
+        begin(after, waited)

@@ -23,6 +23,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.tasks import begin as begin_start
 from barnabas.broker.tenure import TenureOver
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class LogClaims:
                 finally:
                     self._on_ended(key)
 
-            start(ended)
+            begin_start(start, ended)  # one that fails to start has ended, too
 
         return begin
 

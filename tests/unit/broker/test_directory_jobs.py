@@ -47,3 +47,24 @@ def test_a_failure_is_told_to_its_owner_and_stops_nobody():
     held.run_one()
     assert str(errors[0]) == "no room"
     assert errors[1] is None
+
+
+def test_what_cannot_be_started_is_told_to_its_owner_and_stops_nobody():
+    held, answers = Held(), []
+
+    def fail(*_args):
+        raise RuntimeError("can't start new thread")
+
+    jobs = DirectoryJobs(held)
+    jobs.run(lambda: "first", lambda *answer: answers.append(answer), after=fail)
+    jobs.run(lambda: "second", lambda *answer: answers.append(answer))
+    held.run_one()
+    held.run = fail
+    jobs.run(lambda: "third", lambda *answer: answers.append(answer))
+    del held.run
+    jobs.run(lambda: "fourth", lambda *answer: answers.append(answer))
+    held.run_one()
+    assert [result for result, _error in answers] == [None, "second", None, "fourth"]
+    assert [type(error) for _result, error in answers] == [
+        RuntimeError, type(None), RuntimeError, type(None),
+    ]  # fmt: skip

@@ -207,6 +207,24 @@ def test_a_stop_waits_for_claims_and_work_and_hands_out_no_more(claims, replica)
     assert stopped.answers == [(None, None)]
 
 
+def test_work_that_cannot_be_started_has_ended(member, claims, replica):
+    """As when there is no thread for it: else nothing would ever be deleted or stopped again."""
+
+    def fail(_done):
+        raise RuntimeError("can't start new thread")
+
+    heard, idle, stopped = Heard(), Heard(), Heard()
+    claim = claims.take(replica)
+    claim.work(fail)(heard)
+    [(_result, problem)] = heard.answers
+    assert isinstance(problem, RuntimeError)
+    claim.give()
+    member.node.replicas.drop(replica.key)
+    claims.until_idle([replica])(idle)
+    claims.stop(stopped)
+    assert (idle.answers, stopped.answers) == ([(None, None)], [(None, None)])
+
+
 # Who works in the background
 
 BACKGROUND = {"background", "_background", "directory_jobs"}
