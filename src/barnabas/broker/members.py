@@ -25,7 +25,7 @@ from barnabas.broker.channel import Channel, Unreachable
 from barnabas.broker.cluster_topics import ClusterTopics
 from barnabas.broker.config_notices import ConfigNotices
 from barnabas.broker.controller_seat import ControllerSeat
-from barnabas.broker.edge import report
+from barnabas.broker.edge import call_all, report
 from barnabas.broker.follower import Fetchers
 from barnabas.broker.follower_news import Followers
 from barnabas.broker.forwarding import Forwarding
@@ -167,8 +167,8 @@ class Members:
         """Hear that the session is over: others may lead what this broker leads."""
         log.error("the session with ZooKeeper has expired")
         self.is_registered = False
-        self.controller.leave("the session has expired")
-        self.orders.lay_down()
+        leave = partial(self.controller.leave, "the session has expired")
+        call_all([leave, self.orders.lay_down])
 
     @property
     def standstill_ms(self) -> int:
@@ -186,8 +186,10 @@ class Members:
             return
         log.warning("this broker stood still for so long that its session may be over")
         self._is_in_doubt = True
-        self.orders.lay_down()
-        drive(self._end_doubt(self.broker_epoch), self._on_doubt_ended)
+        try:
+            self.orders.lay_down()
+        finally:
+            drive(self._end_doubt(self.broker_epoch), self._on_doubt_ended)
 
     def _end_doubt(self, epoch: int) -> Task[None]:
         """Ask whether this registration still stands. A commit, as a server that lags behind could answer a read alone."""

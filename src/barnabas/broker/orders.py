@@ -325,13 +325,16 @@ class Orders:
             for each in node.replicas
             if each.state.is_leader and not each.offline and not self.is_outlived(each)
         ]
-        for replica in led:
-            replica.lay_down()
-            node.coordinators.on_following(replica)
-            node.transactions.on_following(replica)
-            _let_look_again(replica)
         if led:
             log.warning("%d partitions that this broker leads are served no longer", len(led))
+        # Whatever becomes of one of them, none goes on.
+        call_all(partial(self._lay_one_down, replica) for replica in led)
+
+    def _lay_one_down(self, replica: Replica) -> None:
+        replica.lay_down()
+        self._node.coordinators.on_following(replica)
+        self._node.transactions.on_following(replica)
+        _let_look_again(replica)
 
     def take_up(self) -> None:
         """Go on with what was laid down: the session was not over, so nobody else leads it."""

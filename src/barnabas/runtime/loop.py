@@ -256,7 +256,10 @@ class Loop:
             self.turn_start_ns = now_ns()
             self.ready_count = len(ready)
             if self.turn_start_ns - last_ns > self._standstill_ns and self._on_standstill:
-                self._on_standstill()
+                try:
+                    self._on_standstill()
+                except Exception as fault:  # noqa: BLE001  (an edge)
+                    self.faults.tell_uncaught("a standstill", fault)
             last_ns = self.turn_start_ns
             self._idle_ns += self.turn_start_ns - before
             for fd, events in ready:

@@ -187,3 +187,37 @@ def test_what_the_controller_said_meanwhile_stays(member):
     member.events.settle()
     assert not replica.state.is_leader
     assert replica.state.leader == 2
+
+
+class PlantedFault(Exception):
+    """Nobody foresaw it."""
+
+
+def test_a_fault_in_one_partition_keeps_no_other_from_being_laid_down(store):
+    for name in "tuv":
+        put_topic(store, name, (1,), (1,))
+    member = start_member(store)
+    replicas = list(member.node.replicas)
+
+    def fail(_code, _problem):
+        raise PlantedFault
+
+    replicas[0].commitment.until(1000, 3, None, member.events)(fail)
+    with pytest.raises(PlantedFault):
+        member.node.on_stood_still()
+    assert [replica.state.is_leader for replica in replicas] == [False] * 3
+    member.events.advance(1000)
+    assert [replica.state.is_leader for replica in replicas] == [True] * 3, "nobody took over"
+
+
+def test_a_fault_at_the_end_of_a_controllers_term_keeps_nothing_from_being_laid_down(store, member):
+    member.events.advance(1000)
+    office = member.node.members.controller.office
+
+    def fail(_is_so, _problem):
+        raise PlantedFault
+
+    office.until(lambda: False, member.node.world.clock.monotonic_ms() + 1000)(fail)
+    with pytest.raises(PlantedFault):
+        member.node.members.on_expired()
+    assert not member.node.replicas.get("t", 0).state.is_leader

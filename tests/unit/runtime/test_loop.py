@@ -214,6 +214,17 @@ def at_the_end_of_a_turn(loop):
     loop.at_turn_end(once)
 
 
+def after_a_standstill(loop):
+    times = []
+
+    def once():
+        if not times:
+            times.append(1)
+            planted()
+
+    loop.watch_standstill(0, once)
+
+
 def in_a_handler(loop):
     read, write = os.pipe()
     os.write(write, b"x")  # it stays readable
@@ -223,7 +234,7 @@ def in_a_handler(loop):
 
 PIPES = []
 EDGES = [
-    in_a_timer, in_a_posted_call, in_the_answer_of_a_job, in_the_error_of_a_job, at_the_end_of_a_turn, in_a_handler,
+    in_a_timer, in_a_posted_call, in_the_answer_of_a_job, in_the_error_of_a_job, at_the_end_of_a_turn, after_a_standstill, in_a_handler,
 ]  # fmt: skip
 
 
