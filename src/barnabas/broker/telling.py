@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from barnabas.core.controller.view import PartitionView
     from barnabas.model.cluster import LiveBroker
     from barnabas.wire.messages.leader_and_isr import LeaderAndIsrResponse
+    from barnabas.wire.messages.stop_replica import StopReplicaResponse
 
 log = logging.getLogger(__name__)
 
@@ -346,9 +347,13 @@ class _Listener:
         some = {topic.topic: topic for topic in islice(self.gone.values(), GONE_MAX)}
         for topic in some.values():
             del self.gone[topic.topic_id]
-        request = self._metadata_request([_gone(topic) for topic in some.values()])
-        if (yield from self._ask(request, UPDATE_METADATA_VERSION)) is None:
-            self.gone.update((topic.topic_id, topic) for topic in some.values())
+        is_told = False
+        try:
+            request = self._metadata_request([_gone(topic) for topic in some.values()])
+            is_told = (yield from self._ask(request, UPDATE_METADATA_VERSION)) is not None
+        finally:
+            if not is_told:
+                self.gone.update((topic.topic_id, topic) for topic in some.values())
 
     def _tell_news(self, some: Iterable[TopicPartition]) -> Task[bool]:
         topics = self._topics_news(some)
@@ -402,6 +407,17 @@ class _Listener:
         some = list(self.stops)[:PARTITIONS_MAX]
         for stop in some:
             del self.stops[stop]
+        is_told = False
+        try:
+            response = yield from self._ask(self._stops_request(some), STOP_REPLICA_VERSION)
+            if response is not None:
+                self._on_stops_answered(some, response)
+                is_told = True
+        finally:
+            if not is_told:
+                self.stops.update(dict.fromkeys(some))
+
+    def _stops_request(self, some: Iterable[Stop]) -> StopReplicaRequest:
         topics: dict[str, StopReplicaTopicState] = {}
         for stop in some:
             topic = topics.setdefault(
@@ -414,16 +430,14 @@ class _Listener:
                     delete_partition=stop.delete,
                 )
             )
-        request = StopReplicaRequest(
+        return StopReplicaRequest(
             controller_id=self._node.broker_id,
             controller_epoch=self._office.epoch,
             broker_epoch=self.broker.epoch,
             topic_states=list(topics.values()),
         )
-        response = yield from self._ask(request, STOP_REPLICA_VERSION)
-        if response is None:
-            self.stops.update(dict.fromkeys(some))
-            return
+
+    def _on_stops_answered(self, some: Iterable[Stop], response: StopReplicaResponse) -> None:
         failed = {
             TopicPartition(each.topic_name, each.partition_index)
             for each in response.partition_errors

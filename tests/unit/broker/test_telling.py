@@ -4,8 +4,10 @@ import pytest
 from member_kit import config_data, new_store, put, put_topic, start_member
 
 from barnabas.broker import cluster_znodes
+from barnabas.broker.edge import Contained
 from barnabas.model.ids import TopicId, topic_id_text
 from barnabas.ports import Create, Delete
+from barnabas.wire.messages.stop_replica import StopReplicaRequest
 from barnabas.wire.messages.update_metadata import UpdateMetadataRequest
 
 
@@ -58,3 +60,51 @@ def test_a_deletion_is_told_once(store, member):
     assert told[UpdateMetadataRequest.API_KEY] == before + 1
     make(store, member, "u", b"of the second...")
     assert sorted(member.node.topics.by_name) == ["t", "u"]
+
+
+class PlantedFault(Exception):
+    """Nobody foresaw it."""
+
+
+def fail_once(monkeypatch, message, is_it):
+    """Let the next request of this kind be one that cannot be made."""
+    encode, failed = message.encode, []
+
+    def plant(request, version):
+        if is_it(request) and not failed:
+            failed.append(request)
+            raise PlantedFault
+        return encode(request, version)
+
+    monkeypatch.setattr(message, "encode", plant)
+    return failed
+
+
+def settle_over_a_fault(member):
+    with pytest.raises(Contained):
+        settle(member)
+    member.events.advance(1000)
+    settle(member)
+
+
+def test_what_is_to_be_given_up_is_told_again_after_a_fault(store, member, monkeypatch):
+    make(store, member, "u")
+    failed = fail_once(monkeypatch, StopReplicaRequest, lambda _request: True)
+    put(store, Create(cluster_znodes.wish_path("u")))
+    settle_over_a_fault(member)
+    assert failed
+    assert "/brokers/topics/u" not in store.tree
+    assert [str(replica.key) for replica in member.node.replicas] == ["t-0"]
+
+
+def test_topics_that_are_gone_are_told_again_after_a_fault(store, member, monkeypatch):
+    make(store, member, "u")
+
+    def is_it(request):
+        return any(topic.topic_name == "u" for topic in request.topic_states)
+
+    failed = fail_once(monkeypatch, UpdateMetadataRequest, is_it)
+    put(store, Delete("/brokers/topics/u"), Delete("/config/topics/u"))
+    settle_over_a_fault(member)
+    assert failed
+    assert sorted(member.node.topics.by_name) == ["t"]
