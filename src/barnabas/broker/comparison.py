@@ -181,4 +181,8 @@ def _is_left_behind(
     if topic_id_from_text(cluster_znodes.read_topic(topic).id_text) != replica.topic.id:
         return False
     known = max(replica.state.leader_epoch, replica.log.epochs.latest)
-    return cluster_znodes.read_state(state).leader_epoch > known
+    try:
+        return cluster_znodes.read_state(state).leader_epoch > known
+    except _SENSELESS as problem:
+        log.error("who leads %s makes no sense in the store: %r", replica.key, problem)
+        return False

@@ -126,6 +126,17 @@ def test_a_topic_that_makes_no_sense_in_the_store_keeps_no_other_from_its_compar
     assert hosted(member) == ["u-0"]
 
 
+def test_a_state_that_makes_no_sense_in_the_store_costs_no_log(store, member):
+    for name in ("t", "u"):
+        move_away(store, name, epoch=9)
+    put(store, SetData(cluster_znodes.state_path("u", 0), b"[]"))
+    hear_of_a_controller(member)
+    assert hosted(member) == []
+    [stray] = folders(member)
+    assert stray.startswith("u-0.")
+    assert stray.endswith("-stray")
+
+
 def test_what_a_store_has_forgotten_that_was_put_back_stays(store, member):
     member.node.members.orders.on_gone_back()
     move_away(store, "t", epoch=1)
