@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.broker.tasks import Task
     from barnabas.model.cluster import Topic
     from barnabas.model.ids import TopicPartition
-    from barnabas.ports import Operation
+    from barnabas.ports import Operation, ZNode
 
 log = logging.getLogger(__name__)
 
@@ -205,13 +205,18 @@ class ClusterTopics:
         gone: set[TopicPartition] = set()
         for one in asked:
             topic, wish = (found[path] for path in _paths_of(one.topic))
-            if (
-                topic is None
-                or wish is not None
-                or one.partition not in cluster_znodes.read_topic(topic).replicas
-            ):
+            if topic is None or wish is not None or not _has_partition(topic, one):
                 gone.add(one)
         return gone
+
+
+def _has_partition(topic: ZNode, partition: TopicPartition) -> bool:
+    """Tell whether a topic has this partition, as far as what it says makes sense."""
+    try:
+        return partition.partition in cluster_znodes.read_topic(topic).replicas
+    except znodes.SENSELESS as problem:
+        log.error("topic %s makes no sense in the store: %r", partition.topic, problem)
+        return True
 
 
 def _paths_of(topic: str) -> tuple[str, str]:

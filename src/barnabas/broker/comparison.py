@@ -42,8 +42,6 @@ log = logging.getLogger(__name__)
 #: How long to wait before the store is asked again that could not be reached.
 _RETRY_MS: Final = 200
 NEVER: Final = (-1, -1)
-#: What reading a topic that makes no sense raises.
-_SENSELESS: Final = (ValueError, LookupError, TypeError)
 
 
 class Comparison:
@@ -114,7 +112,7 @@ class Comparison:
             return True
         try:
             topic = cluster_znodes.read_topic(found)
-        except _SENSELESS as problem:
+        except znodes.SENSELESS as problem:
             log.error("where %s should be makes no sense: %r", replica.key, problem)
             return False
         holders = topic.replicas.get(replica.key.partition, ())
@@ -183,6 +181,6 @@ def _is_left_behind(
     known = max(replica.state.leader_epoch, replica.log.epochs.latest)
     try:
         return cluster_znodes.read_state(state).leader_epoch > known
-    except _SENSELESS as problem:
+    except znodes.SENSELESS as problem:
         log.error("who leads %s makes no sense in the store: %r", replica.key, problem)
         return False

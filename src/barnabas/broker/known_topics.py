@@ -3,12 +3,14 @@
 Job: find out what the store says, as it is now, of topics that this broker does not know by the ids that were written down; wait until it
 was told of those that are there. Must not know what follows from it.
 
-Invariant: a topic is gone only by a positive word: the store was asked, and has no topic of that name, or one of another id. What it is asked
-is read after it has caught up with every other broker's commits, and after the shard was loaded. A lone broker's own topics are the store's.
+Invariant: a topic is gone only by a positive word: the store was asked, and has no topic of that name, or one of another id. A topic whose znode makes
+no sense is not gone, and keeps no other from being judged. The store is read after it has caught up with every other broker's commits, and after the
+shard was loaded. A lone broker's own topics are the store's.
 """
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.broker.tasks import Task
     from barnabas.core.group.shard import GroupShard
+    from barnabas.ports import ZNode
+
+log = logging.getLogger(__name__)
 
 #: How long a shard waits to be told of topics that the store has: its clients come again meanwhile.
 PATIENCE_MS: Final = 5_000
@@ -34,7 +39,7 @@ class Verdict(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """A topic that the store has."""
+    """A topic that the store has; if its znode makes no sense, its id is empty."""
 
     name: str
     id_text: str
@@ -51,9 +56,13 @@ def find_gone(node: Node, ids: Mapping[str, Iterable[bytes]]) -> Task[Verdict]:
         return Verdict(doubtful, is_final=True)
     stored = yield from _read(node, dict.fromkeys(name for name, _id in doubtful))
     there = {(one.name, one.id_text) for one in stored}
-    gone = [pair for pair in doubtful if (pair[0], topic_id_text(TopicId(pair[1]))) not in there]
+    unreadable = {one.name for one in stored if not one.id_text}
+    gone = [
+        (name, topic_id) for name, topic_id in doubtful
+        if name not in unreadable and (name, topic_id_text(TopicId(topic_id))) not in there
+    ]  # fmt: skip
     doomed = yield from _doomed(node, stored)
-    return Verdict(gone, is_final=not doomed)
+    return Verdict(gone, is_final=not (doomed or unreadable))
 
 
 def until_told(node: Node, shard: GroupShard) -> Task[None]:
@@ -67,7 +76,8 @@ def until_told(node: Node, shard: GroupShard) -> Task[None]:
         if shard.has_regexes:
             read = partial(node.world.coordination.read_children, znodes.TOPICS)
             names.update(dict.fromkeys((yield read) or ()))
-        lacking = [one for one in (yield from _read(node, names)) if not _is_whole(node, one)]
+        stored = yield from _read(node, names)
+        lacking = [one for one in stored if one.id_text and not _is_whole(node, one)]
         doomed = yield from _doomed(node, lacking)
     except OSError:
         return  # it must serve without; nothing is taken for gone
@@ -103,9 +113,17 @@ def _read(node: Node, names: Iterable[str]) -> Task[list[_Stored]]:
     for path, name in paths.items():
         znode = found[path]
         if znode is not None:
-            topic = cluster_znodes.read_topic(znode)
-            stored.append(_Stored(name, topic.id_text, len(topic.replicas)))
+            stored.append(_stored(name, znode))
     return stored
+
+
+def _stored(name: str, znode: ZNode) -> _Stored:
+    try:
+        topic = cluster_znodes.read_topic(znode)
+    except znodes.SENSELESS as problem:
+        log.error("topic %s makes no sense in the store: %r", name, problem)
+        return _Stored(name, "", 0)
+    return _Stored(name, topic.id_text, len(topic.replicas))
 
 
 def _doomed(node: Node, stored: Iterable[_Stored]) -> Task[Container[str]]:

@@ -29,8 +29,6 @@ log = logging.getLogger(__name__)
 
 #: How long to wait before settings are read again that could not be read.
 RETRY_MS: Final = 200
-#: What reading settings that make no sense raises.
-_SENSELESS: Final = (ValueError, LookupError, TypeError)
 
 
 class TopicLearning:
@@ -103,7 +101,7 @@ class TopicLearning:
     def _take(self, name: str, found: ZNode | None) -> None:
         try:
             self._texts[name] = entity_config.read(found)
-        except _SENSELESS as problem:
+        except znodes.SENSELESS as problem:
             self._senseless[name] = None
             log.error("topic %s cannot be served: its settings make no sense: %r", name, problem)
 

@@ -24,6 +24,8 @@ BROKER_CONFIGS: Final = "/config/brokers"
 #: Kafka 3.9 keeps none there; in KRaft groups have settings since 4.0 (KIP-1082).
 GROUP_CONFIGS: Final = "/config/groups"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
+#: What reading a znode raises whose content makes no sense.
+SENSELESS: Final = (ValueError, LookupError, TypeError, AttributeError)
 #: Dynamic settings of all brokers stand under this name.
 ALL_BROKERS: Final = "<default>"
 #: Ids handed out per write to the store, as in Kafka.

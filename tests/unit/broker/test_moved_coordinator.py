@@ -11,7 +11,7 @@ from barnabas.broker.tasks import drive
 from barnabas.model.cluster import Partition, Topic
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
-from barnabas.ports import Create, Delete
+from barnabas.ports import Create, Delete, SetData
 from barnabas.wire.messages import (
     consumer_group_heartbeat,
     find_coordinator,
@@ -238,6 +238,20 @@ def test_members_keep_partitions_of_topics_that_are_not_known_here_yet(member, w
         wait(member, 1000)
 
 
+def test_a_topic_that_makes_no_sense_in_the_store_keeps_no_group_from_being_loaded(member, store):
+    assert commit(member, "t", 42) == 0
+    assert commit(member, "u", 7) == 0
+    wanted = {"subscribed_topic_regex": "[tu]"}
+    assert beat(member, 0, rebalance_timeout_ms=60_000, topic_partitions=[], **wanted).error_code == 0
+    forget(member, "t")
+    forget(member, "u")
+    put(store, SetData(cluster_znodes.topic_path("t"), b"[]"))
+    put(store, Delete(cluster_znodes.topic_path("u")))
+    move_away_and_back(member)
+    wait(member)
+    assert committed(member) == {"t": 42}
+
+
 def test_offsets_go_when_another_topic_has_the_name(member):
     member.node.topics.put(Topic("t", OLDER, [Partition((1, 2), 1)]))
     assert commit(member, "t", 42) == 0
@@ -247,8 +261,10 @@ def test_offsets_go_when_another_topic_has_the_name(member):
 
 def test_markers_of_partitions_are_needless_only_if_the_store_says_so(member, store):
     put_topic(store, "v", (1, 2), (1,))
+    put_topic(store, "x", (1, 2), (1,))
+    put(store, SetData(cluster_znodes.topic_path("x"), b'{"topic_id": "", "partitions": [1]}'))
     put(store, Create(cluster_znodes.wish_path("u")))
-    partitions = [TopicPartition(name, index) for name in "tuvw" for index in (0, 1)]
+    partitions = [TopicPartition(name, index) for name in "tuvwx" for index in (0, 1)]
     answers = []
     for is_cut_off in (False, True):
         member.events.is_cut_off = is_cut_off
@@ -256,6 +272,7 @@ def test_markers_of_partitions_are_needless_only_if_the_store_says_so(member, st
         drive(task, lambda *one: answers.append(one))
         member.events.settle()
     there = {TopicPartition("t", 0), TopicPartition("v", 0)}
+    there |= {TopicPartition("x", 0), TopicPartition("x", 1)}  # it makes no sense
     assert answers == [(set(partitions) - there, None), (set(), None)]
 
 
