@@ -65,13 +65,12 @@ _NO_EPOCH: Final = -1
 class _Followed:
     """One partition that is pulled, in one leader epoch."""
 
-    __slots__ = ("in_tenure", "is_busy", "leader_epoch", "paused_until_ms", "replica", "sent")
+    __slots__ = ("in_tenure", "is_busy", "paused_until_ms", "replica", "sent")
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
-        #: In which it is followed: what the leader makes of it counts no longer.
+        #: In which it is followed. What the leader says of it counts no longer than this.
         self.in_tenure = replica.tenure
-        self.leader_epoch = replica.state.leader_epoch
         #: What the leader's session holds of it; None if it is not in the session.
         self.sent: tuple[int, int, int, int] | None = None
         self.paused_until_ms = 0
@@ -82,7 +81,7 @@ class _Followed:
     def position(self) -> tuple[int, int, int, int]:
         """What to ask for: epoch, offset, epoch of the last record, where the log starts."""
         log_ = self.replica.log
-        return self.leader_epoch, log_.log_end_offset, log_.epochs.latest, log_.log_start_offset
+        return self.in_tenure.leader_epoch, log_.log_end_offset, log_.epochs.latest, log_.log_start_offset
 
 
 class Fetchers:
@@ -368,7 +367,7 @@ class Fetcher:
             report(self._node.world, what, fault)
 
     def _on_partition(self, followed: _Followed | None, data: PartitionData) -> None:
-        if followed is None or followed.is_busy or not self._is_current(followed):
+        if followed is None or followed.is_busy or followed.in_tenure.is_over:
             return
         if followed.sent is None:
             return  # about what was asked before it was followed anew, in an earlier epoch perhaps
@@ -386,11 +385,6 @@ class Fetcher:
             self._start(followed, self._cut(followed, cut))
         else:
             self._append(followed, data)
-
-    def _is_current(self, followed: _Followed) -> bool:
-        """Tell whether the answer is about what was asked: the same leader, in the same epoch."""
-        state = followed.replica.state
-        return not state.is_leader and state.leader_epoch == followed.leader_epoch
 
     def _append(self, followed: _Followed, data: PartitionData) -> None:
         replica = followed.replica
@@ -477,9 +471,10 @@ class Fetcher:
         replica = followed.replica
         first = yield from self._ask_offset(followed, _EARLIEST)
         last = yield from self._ask_offset(followed, _LATEST)
-        if first is None or last is None or not self._is_current(followed):
+        if first is None or last is None:
             self._pause(followed)
             return
+        followed.in_tenure.check()
         start = plan_out_of_range(replica.log.log_end_offset, first, last)
         log.warning(
             "%s: %d is out of range of broker %d, which has %d to %d: %s %d",
@@ -501,7 +496,7 @@ class Fetcher:
                     partitions=[
                         ListOffsetsPartition(
                             partition_index=replica.key.partition,
-                            current_leader_epoch=followed.leader_epoch,
+                            current_leader_epoch=followed.in_tenure.leader_epoch,
                             timestamp=which,
                         )
                     ],
