@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from errno import ENOMEM
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 class TooManyJobs(OSError):
     """The job was not begun: too many wait already."""
+
+
+class NoThread(OSError):
+    """The job was not begun: the system gives the process no thread, and the pool has none."""
 
 
 class Pool:
@@ -63,26 +68,35 @@ class Pool:
 
     def run(self, job: Callable[[], Any], done: Done) -> None:
         """Run `job` on a thread, then `done(result, error)` on the loop. A closed pool does neither. On the loop only."""
+        problem: OSError | None = None
         with self._changed:
             if self._is_closed:
                 return
-            is_full = self._waiting_max is not None and len(self._jobs) >= self._waiting_max
-            if not is_full:
+            if self._waiting_max is not None and len(self._jobs) >= self._waiting_max:
+                self.refused += 1
+                problem = TooManyJobs(f"{self._waiting_max} jobs wait for the {self.name} already")
+            else:
                 self._jobs.append((job, done))
                 if self._idle >= len(self._jobs):
                     self._changed.notify()
                 elif len(self._threads) < self.threads_max:
-                    self._start_thread()
-        if is_full:
-            self.refused += 1
-            problem = TooManyJobs(f"{self._waiting_max} jobs wait for the {self.name} already")
+                    problem = self._start_thread()
+        if problem is not None:
             self._post(partial(done, None, problem))
 
-    def _start_thread(self) -> None:
+    def _start_thread(self) -> OSError | None:
+        """Start one more. If the system gives none, those that there are take the job; without any it is taken back: why."""
         name = f"barnabas-{self.name}-{len(self._threads)}"
         thread = threading.Thread(target=self._work, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as problem:
+            if self._threads:
+                return None
+            self._jobs.pop()
+            return NoThread(ENOMEM, f"no thread for the {self.name}: {problem}")
         self._threads.append(thread)
-        thread.start()
+        return None
 
     def _work(self) -> None:
         while (taken := self._take()) is not None:

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from barnabas.broker.disk_failures import is_passing
 from barnabas.runtime.loop import (
     DISK_THREADS,
     NETWORK_THREADS,
@@ -11,7 +12,7 @@ from barnabas.runtime.loop import (
     PROCESSOR_THREADS,
     Loop,
 )
-from barnabas.runtime.pool import Pool, TooManyJobs
+from barnabas.runtime.pool import NoThread, Pool, TooManyJobs
 
 TIMEOUT_S = 60
 
@@ -156,3 +157,26 @@ def test_a_closed_pool_begins_nothing():
     pool.run(lambda: began.append(1), ignore)
     assert pool._threads == []
     assert (began, posted) == ([], [])
+
+
+def test_where_the_system_gives_no_thread_others_take_the_job_or_it_is_refused(monkeypatch, held):
+    def refuse(_thread):
+        raise RuntimeError("can't start new thread")
+
+    posted, answers = [], []
+    lone, pool = Pool("lone", 4, posted.append), Pool("test", 4, posted.append)
+    pool.run(held, ignore)
+    held.await_begun(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        lone.run(lambda: "never", lambda *answer: answers.append(answer))
+        pool.run(lambda: "later", lambda *answer: answers.append(answer))
+    held.free.set()
+    lone.close(finish=True)
+    pool.close(finish=True)
+    for call in posted:
+        call()
+    [(nothing, refused), later] = answers
+    assert (nothing, later) == (None, ("later", None))
+    assert isinstance(refused, NoThread)
+    assert is_passing(refused), "no disk has failed"
