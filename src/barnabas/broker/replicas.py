@@ -12,6 +12,7 @@ role, epoch or hosting ends the tenure (see `tenure.py`).
 from __future__ import annotations
 
 import logging
+from errno import EIO
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -500,6 +501,9 @@ class Replica:
             self._flush_running = False
             try:
                 if job is not None:
+                    if error is not None and job.error is None:
+                        # Whatever kept it from its end: what it was to sync may not be on the medium.
+                        job.error = OSError(EIO, f"a flush failed: {error!r}")
                     log_.on_flushed(job)
             except OSError as problem:
                 error = problem

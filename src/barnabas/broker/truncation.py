@@ -11,10 +11,12 @@ follow somebody else whose log agrees with this one. Once it has begun to change
 
 from __future__ import annotations
 
+from errno import EIO
 from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker import checkpointing
+from barnabas.broker.edge import report
 from barnabas.broker.file_removal import remove_files_later
 from barnabas.broker.tenure import TenureOver
 from barnabas.model.ids import Offset
@@ -79,7 +81,7 @@ def _truncate(node: Node, claim: LogClaim, offset: int) -> Task[None]:
     except OSError as problem:
         job.error = problem  # files that the checkpoints speak of must stay: the log is broken
     else:
-        yield claim.work(partial(node.world.background.run, job.run))
+        yield from _run(node, claim, job)
     _finish(node, claim, job)
 
 
@@ -89,10 +91,21 @@ def _start_over(node: Node, claim: LogClaim, offset: int, tenure: Tenure) -> Tas
     yield from checkpointing.write(node, replica.directory)
     tenure.check()
     job = replica.start_over(offset, node.world.clock.now_ms())
-    yield claim.work(partial(node.world.background.run, job.run))
+    yield from _run(node, claim, job)
     _finish(node, claim, job)
     _forget_cleaned(replica)
     yield from checkpointing.write(node, replica.directory)
+
+
+def _run(node: Node, claim: LogClaim, job: TruncationJob) -> Task[None]:
+    """Let the files follow. After a fault nobody knows how far they did: the log is broken, and not being cut for ever."""
+    try:
+        yield claim.work(partial(node.world.background.run, job.run))
+    except TenureOver:
+        raise
+    except Exception as fault:  # noqa: BLE001  (an edge: the log's)
+        job.error = OSError(EIO, f"a cut failed: {fault!r}")
+        report(node.world, f"the cut of {claim.replica.key}", fault)
 
 
 def _finish(node: Node, claim: LogClaim, job: TruncationJob) -> None:

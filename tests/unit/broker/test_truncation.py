@@ -8,11 +8,13 @@ from fuzz_world import START_MS, FuzzLink
 from member_kit import new_store, put_topic, start_member
 
 from barnabas.broker import follower, truncation
+from barnabas.broker.edge import Contained
 from barnabas.broker.log_claims import CLAIM_RETRY_MS
 from barnabas.broker.tasks import drive
 from barnabas.broker.tenure import TenureOver
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.storage.flush import FlushJob
 from barnabas.storage.truncation import TruncationJob
 from barnabas.wire import batch
 from barnabas.wire.batch import Record
@@ -345,6 +347,40 @@ def test_checkpoints_that_cannot_be_written_end_the_cut_and_the_log(world):
     assert not world.replica.is_cutting
     assert world.replica.log.is_broken
     assert not world.replica.log.is_being_cut
+
+
+class PlantedFault(Exception):
+    """Nobody foresaw it."""
+
+
+@pytest.mark.parametrize("begin", [truncation.truncate, truncation.start_over])
+def test_a_fault_while_the_files_follow_breaks_the_log_instead_of_cutting_it_for_ever(world, begin):
+    world.order(2)
+    ended = world.cut(begin=begin)
+    [(_job, done)] = world.held
+    done(None, PlantedFault())
+    [(_, problem)] = ended
+    assert problem.errno == errno.EIO
+    assert not world.replica.is_cutting
+    assert world.replica.log.is_broken
+    assert not world.replica.log.is_being_cut
+    with pytest.raises(Contained):
+        world.member.events.advance(0)
+
+
+def test_a_fault_while_a_log_is_synced_moves_no_recovery_point(world):
+    held = []
+    world.member.events.run = lambda job, done: held.append((job, done))
+    heard = []
+    world.replica.flush(lambda _result, error: heard.append(error))
+    [(job, done)] = held
+    assert isinstance(job.__self__, FlushJob)
+    done(None, PlantedFault())
+    [error] = heard
+    assert isinstance(error, OSError)
+    assert world.replica.log.recovery_point == 0
+    assert world.replica.log.is_broken
+    assert world.replica.offline
 
 
 def test_a_replica_that_is_given_up_waits_for_the_files_and_takes_its_log_away(world):
