@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker import log_opening, topic_deletion
 from barnabas.broker.comparison import Comparison
-from barnabas.broker.edge import call_all
+from barnabas.broker.edge import call_all, report
 from barnabas.broker.log_claims import log_id
 from barnabas.broker.order_check import check_order, check_roles
 from barnabas.broker.topic_learning import TopicLearning
@@ -154,7 +154,7 @@ class Orders:
                         if code := self._refuse(request, number):
                             return code
                     if key not in codes:
-                        codes[key] = self._take_role(key, topic.topic_id, state)
+                        codes[key] = self._take_role_alone(key, topic.topic_id, state)
             return codes
         finally:
             self.turns.give()
@@ -217,6 +217,16 @@ class Orders:
                     continue
                 for replica in replicas:
                     node.replicas.add(replica)
+
+    def _take_role_alone(
+        self, key: TopicPartition, topic_id: bytes, told: LeaderAndIsrPartitionState
+    ) -> ErrorCode:
+        """Take one role. A fault keeps no other partition of the order from its role."""
+        try:
+            return self._take_role(key, topic_id, told)
+        except Exception as fault:  # noqa: BLE001  (an edge: the partition's)
+            report(self._node.world, f"the role of {key}", fault)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
 
     def _take_role(
         self, key: TopicPartition, topic_id: bytes, told: LeaderAndIsrPartitionState
@@ -417,8 +427,6 @@ class Orders:
         node.replicas.drop(replica.key)
         node.coordinators.on_following(replica)
         node.transactions.on_following(replica)
-        _let_look_again(replica)
-        replica.commitment.give_up(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # UpdateMetadata
 

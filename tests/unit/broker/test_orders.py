@@ -5,6 +5,7 @@ from errno import ENOSPC
 import pytest
 from member_kit import new_store, put_topic, start_member
 
+from barnabas.broker.edge import Contained
 from barnabas.broker.orders import NOT_REGISTERED
 from barnabas.broker.tasks import drive
 from barnabas.broker.upkeep import OPEN_AGAIN_MS
@@ -203,3 +204,44 @@ def test_the_rest_of_an_order_is_not_carried_out_in_the_next_registration(member
     member.events.settle()
     assert answers == [(ErrorCode.STALE_BROKER_EPOCH, None)]
     assert state_of(member).leader_epoch == now
+
+
+class PlantedFault(Exception):
+    """Nobody foresaw it."""
+
+
+def test_a_fault_in_one_partition_keeps_no_other_from_its_role():
+    store = new_store()
+    for name in ("t", "u"):
+        put_topic(store, name, (1, 2), (1, 2))
+    member = start_member(store)
+    replicas = {replica.topic.name: replica for replica in member.node.replicas}
+    epoch = replicas["t"].state.leader_epoch + 1
+
+    def fail(_code, _problem):
+        raise PlantedFault
+
+    replicas["t"].commitment.until(1000, epoch - 1, None, member.events)(fail)
+    topics = [
+        LeaderAndIsrTopicState(
+            topic_name=name, topic_id=replica.topic.id,
+            partition_states=[
+                LeaderAndIsrPartitionState(
+                    partition_index=0, leader=2, leader_epoch=epoch, isr=[2], partition_epoch=50, replicas=[1, 2],
+                )
+            ],
+        )
+        for name, replica in replicas.items()
+    ]  # fmt: skip
+    request = LeaderAndIsrRequest(
+        controller_id=1, controller_epoch=9, broker_epoch=-1, topic_states=topics
+    )
+    answers = []
+    orders = member.node.members.orders
+    drive(orders.lead_and_follow(request, 0), lambda *answer: answers.append(answer))
+    with pytest.raises(Contained):
+        member.events.settle()
+        member.events.advance(0)
+    codes = {T0: ErrorCode.UNKNOWN_SERVER_ERROR, TopicPartition("u", 0): ErrorCode.NONE}
+    assert answers == [(codes, None)]
+    assert replicas["u"].state.leader == 2
