@@ -60,7 +60,7 @@ PARTITIONS_MAX: Final = 5_000
 GONE_MAX: Final = 500
 #: How long to wait before a broker is told again that believes in a later controller.
 REFUSED_MS: Final = 10_000
-#: How long to leave a broker alone after a fault of ours.
+#: How long to leave a broker alone after a fault, of ours or of its own.
 FAULT_PAUSE_MS: Final = 1_000
 #: How long to wait before a broker is asked again for the ends of logs that it cannot tell.
 UNKNOWN_END_MS: Final = 1_000
@@ -231,6 +231,10 @@ class _Listener:
             return None
         if code == ErrorCode.STALE_BROKER_EPOCH:
             self.close()  # it has registered again, and is told as another one
+            return None
+        if code:
+            log.error("broker %d refuses an order, which is repeated: %s", self.broker.id, code.name)
+            yield partial(self._node.pause, FAULT_PAUSE_MS)
             return None
         return response
 

@@ -108,3 +108,26 @@ def test_topics_that_are_gone_are_told_again_after_a_fault(store, member, monkey
     settle_over_a_fault(member)
     assert failed
     assert sorted(member.node.topics.by_name) == ["t"]
+
+
+def test_an_order_that_a_broker_could_not_carry_out_is_told_again(store, member):
+    """It answers UNKNOWN_SERVER_ERROR for the whole of it."""
+    told, before = member.node.metrics.requests, member.node.metrics.requests[UpdateMetadataRequest.API_KEY]
+    failed = []
+
+    def fail():
+        failed.append(1)
+        if len(failed) == 2:  # the first time it is only asked
+            raise PlantedFault
+        return len(failed) > 2
+
+    heard = []
+    deadline_ms = member.node.world.clock.monotonic_ms() + 100_000
+    member.node.members.orders.told(fail, deadline_ms)(lambda *answer: heard.append(answer))
+    put(store, Create("/brokers/topics/u", topic_data(b"of the first one")))
+    settle(member)
+    assert told[UpdateMetadataRequest.API_KEY] == before + 1
+    member.events.advance(1000)
+    settle(member)
+    assert told[UpdateMetadataRequest.API_KEY] == before + 2
+    assert heard == [(True, None)]
