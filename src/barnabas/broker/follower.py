@@ -81,7 +81,12 @@ class _Followed:
     def position(self) -> tuple[int, int, int, int]:
         """What to ask for: epoch, offset, epoch of the last record, where the log starts."""
         log_ = self.replica.log
-        return self.in_tenure.leader_epoch, log_.log_end_offset, log_.epochs.latest, log_.log_start_offset
+        return (
+            self.in_tenure.leader_epoch,
+            log_.log_end_offset,
+            log_.epochs.latest,
+            log_.log_start_offset,
+        )
 
 
 class Fetchers:

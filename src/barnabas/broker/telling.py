@@ -233,7 +233,9 @@ class _Listener:
             self.close()  # it has registered again, and is told as another one
             return None
         if code:
-            log.error("broker %d refuses an order, which is repeated: %s", self.broker.id, code.name)
+            log.error(
+                "broker %d refuses an order, which is repeated: %s", self.broker.id, code.name
+            )
             yield partial(self._node.pause, FAULT_PAUSE_MS)
             return None
         return response

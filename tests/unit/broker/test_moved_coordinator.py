@@ -242,7 +242,9 @@ def test_a_topic_that_makes_no_sense_in_the_store_keeps_no_group_from_being_load
     assert commit(member, "t", 42) == 0
     assert commit(member, "u", 7) == 0
     wanted = {"subscribed_topic_regex": "[tu]"}
-    assert beat(member, 0, rebalance_timeout_ms=60_000, topic_partitions=[], **wanted).error_code == 0
+    assert (
+        beat(member, 0, rebalance_timeout_ms=60_000, topic_partitions=[], **wanted).error_code == 0
+    )
     forget(member, "t")
     forget(member, "u")
     put(store, SetData(cluster_znodes.topic_path("t"), b"[]"))

@@ -112,7 +112,8 @@ def test_topics_that_are_gone_are_told_again_after_a_fault(store, member, monkey
 
 def test_an_order_that_a_broker_could_not_carry_out_is_told_again(store, member):
     """It answers UNKNOWN_SERVER_ERROR for the whole of it."""
-    told, before = member.node.metrics.requests, member.node.metrics.requests[UpdateMetadataRequest.API_KEY]
+    told = member.node.metrics.requests
+    before = told[UpdateMetadataRequest.API_KEY]
     failed = []
 
     def fail():
