@@ -240,7 +240,6 @@ def test_a_fault_in_one_partition_keeps_no_other_from_its_role():
     orders = member.node.members.orders
     drive(orders.lead_and_follow(request, 0), lambda *answer: answers.append(answer))
     with pytest.raises(Contained):
-        member.events.settle()
         member.events.advance(0)
     codes = {T0: ErrorCode.UNKNOWN_SERVER_ERROR, TopicPartition("u", 0): ErrorCode.NONE}
     assert answers == [(codes, None)]
