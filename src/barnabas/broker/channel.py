@@ -173,7 +173,7 @@ class Channel:
         try:
             asked.done(response, None)
         except Exception as fault:
-            # It was answered, and could not use that. Others may be able to, on another connection; the loop tells.
+            # Who asked has the answer and failed with it. The others may ask again over a new connection. The loop logs the fault.
             self._fail(f"its reply cannot be used: {fault!r}")
             raise
 

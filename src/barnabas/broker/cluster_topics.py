@@ -168,14 +168,13 @@ class ClusterTopics:
             )
 
     def delete(self, topic: Topic, deadline_ms: int) -> Task[None]:
-        """Ask for a topic to be deleted, and wait until nobody is told of it any more; KafkaError if it is not there any more."""
+        """Ask for a topic to be deleted, and wait until brokers are told of it no more. KafkaError if it is gone already."""
         node = self._node
         office = self.find_office()
         known = office.machine.view.topics.get(topic.name)
         if known is None or known.id != topic.id:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )  # the wish would be about another one
+            # The wish names a topic only by its name: it would delete the new one.
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         wish: list[Operation] = [cluster_znodes.wish_deleted_operation(topic.name), office.fence]
         try:
             yield from store.commit(node, wish)
@@ -194,7 +193,7 @@ class ClusterTopics:
             )
 
     def find_gone(self, partitions: Iterable[TopicPartition]) -> Task[set[TopicPartition]]:
-        """Ask the store, as it is now, which partitions are not there, or go with their topic; those that cannot be asked for are there."""
+        """Ask the store which partitions do not exist any more or belong to a topic that is being deleted. If it does not answer: none."""
         asked = list(partitions)
         names = dict.fromkeys(name for name, _index in asked)
         paths = [path for name in names for path in _paths_of(name)]

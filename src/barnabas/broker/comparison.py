@@ -50,12 +50,12 @@ class Comparison:
     def __init__(self, node: Node) -> None:
         """Have compared nothing."""
         self._node = node
-        #: The controller's epoch and the registration's, wanted and done.
+        #: Controller epoch and broker epoch of the comparison that is wanted, and of the last one that was completed.
         self._wanted = self._done = NEVER
         self._is_running = False
 
     def on_order(self, controller_epoch: int) -> None:
-        """Hear of an order that counts: the first one of a controller, or of a registration, lets everything be compared."""
+        """Take note of an order that counts. The first one from a controller, or after a registration, starts a comparison."""
         wanted = (controller_epoch, self._node.members.broker_epoch)
         if wanted == self._wanted:
             return
@@ -95,7 +95,7 @@ class Comparison:
             yield from self._give_up(gone, strays)
 
     def look_at(self, names: Iterable[str]) -> Task[None]:
-        """Give up hosted replicas of these topics that the store has elsewhere, or under another id. Called by an order, in its turn."""
+        """Give up replicas of these topics if the store assigns them to other brokers or has another topic id. An order calls this in its turn."""
         hosted = [replica for name in names for replica in self._node.replicas.of_topic(name)]
         if not hosted:
             return
@@ -137,7 +137,7 @@ class Comparison:
         orders.call_watchers()
 
     def _drop(self, hosted: list[Replica]) -> Task[None]:
-        """Give those of these up that are strays by what the store has now."""
+        """Read the store again, and give up those replicas that are strays by what it has now."""
         node = self._node
         if not hosted:
             return

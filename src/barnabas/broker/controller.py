@@ -77,7 +77,7 @@ class Office:
         self.is_loaded = False
         self._watches: list[Watch] = []
         self._waiting: list[tuple[Callable[[], bool], Done]] = []
-        #: Who asked the machine and has no answer: they get one whatever becomes of the term, and of the event that brings it.
+        #: Questions to the machine that are not answered yet. Each gets an answer, also if the term ends or its event fails.
         self._asked: dict[object, Done] = {}
 
     @property
@@ -184,7 +184,7 @@ class Office:
             def decide(machine: Controller) -> Effects:
                 answer, effects = question(machine)
 
-                # Answered at the end of the event, when everything that follows is written; if the term ends before, nobody knows whether it is.
+                # Answered at the end of the event, when everything that follows is written. If the term ends first, the outcome is unknown.
                 def written(ok: bool, _error: BaseException | None) -> None:
                     self._answer(asker, answer if ok else None)
 
@@ -328,7 +328,7 @@ class Office:
         return (yield from events.read_topics(self, [write.topic]))
 
     def _delete_topic(self, topic: str) -> Task[Effects]:
-        """Take a topic away, however often that has to be tried: after a try of which nobody knows another one may have its name."""
+        """Delete a topic from the store, with retries. After a commit of unknown outcome the name may belong to a new topic: that one stays."""
         node, known = self._node, self.machine.view.topics.get(topic)
         wanted = cluster_znodes.deleted_operations(topic)
         while known is not None:

@@ -46,7 +46,7 @@ TOPIC: Final = "__consumer_offsets"
 _ABORTABLE_SINCE: Final = 4
 _ADDS_SINCE: Final = 5
 _EPOCH_RISES: Final = 2
-#: How long to wait before looking again whether topics are gone whose deletion is under way, or if the store does not answer; and at most.
+#: Pause before the store is asked again about topics that are being deleted, or after it did not answer. It is doubled up to the maximum.
 _LOOK_AGAIN_MS: Final = 1_000
 _LOOK_AGAIN_MS_MAX: Final = 60_000
 
@@ -87,7 +87,7 @@ class Coordinators(ShardHost[GroupShard]):
     ) -> Task[CommitReply]:
         """Have a group keep many offsets, if they can be written at all. KafkaError if they could not be.
 
-        Those in topics that have gone since the request was looked at are refused as `unknown`: whoever makes such a topic again would have them.
+        Offsets of topics that were deleted since the request was judged are refused as `unknown`: a new topic of that name would inherit them.
         """
         hosted = self.find(request.group_id)
         known = self._node.topics.by_id

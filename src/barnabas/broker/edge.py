@@ -1,8 +1,8 @@
-"""Where faults end: what a callback does not foresee harms the one thing that it was about (docs/adr/0011).
+"""Containing faults: an unexpected exception fails only the operation in which it was raised (docs/adr/0011).
 
-Job: the tools of whoever contains a fault. A fault is told in one place, the edge of the loop (`runtime/faults.py`): it logs each
-with its traceback, and counts those that repeat. Code that contains a fault fails its own thing and hands the fault over with
-`report`, so that whoever called goes on. The simulator ends a run for each of them.
+Job: tools for code that contains a fault. Such code fails its own operation and hands the fault over with `report`, so that its caller
+goes on. The edge of the loop (`runtime/faults.py`) logs every fault with its traceback, and counts those that repeat. The simulator
+ends a run at the first fault.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from barnabas.ports import World
 
-#: An assertion in these says that the state of the broker itself is wrong.
+#: A failed assertion in these packages means that the state of the broker itself is wrong.
 _STATE: Final = ("barnabas.core.", "barnabas.storage.")
 
 
@@ -39,7 +39,7 @@ class Contained(Exception):
 
 
 def report(world: World, what: str, fault: Exception) -> None:
-    """Have the loop tell of a fault that is contained: `what` has failed, and the caller goes on."""
+    """Have the loop log a fault that is contained: `what` has failed, and the caller goes on."""
     contained = Contained(what, fault)
 
     def tell() -> NoReturn:

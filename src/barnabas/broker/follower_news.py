@@ -89,5 +89,5 @@ class Followers:
 
 
 def _key(wanted: Wanted) -> Hashable:
-    """Name a partition as what changes is named; one whose topic is not known here as its session does: it has no other name yet."""
+    """Give the key under which changes of a partition are told. If its topic is unknown here, that is the key of the session."""
     return (wanted.topic, wanted.partition) if wanted.topic else wanted.key

@@ -71,7 +71,7 @@ class InSyncKeeper:
         if self._node.members.orders.is_outlived(replica):
             return  # its version may be of something else by now
         if not self._node.members.is_in_touch:
-            return  # what waits for a connection may meet another topic of this name, whose state has the same version
+            return  # a write that waits for the connection could reach a new topic of this name, whose state has the same version
         now_ms = self._node.world.clock.monotonic_ms()
         planned = replica.state.plan_in_sync(now_ms, self._node.cluster.brokers)
         if planned is None:

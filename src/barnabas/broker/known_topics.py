@@ -32,7 +32,7 @@ PATIENCE_MS: Final = 5_000
 
 
 class Verdict(NamedTuple):
-    """Which topics are gone, by name and id; whether more of them may be soon, since their deletion was asked for."""
+    """Which topics are gone, by name and id. It is not final if some are being deleted, or could not be judged."""
 
     gone: list[tuple[str, bytes]]
     is_final: bool
@@ -66,8 +66,8 @@ def find_gone(node: Node, ids: Mapping[str, Iterable[bytes]]) -> Task[Verdict]:
 
 
 def until_told(node: Node, shard: GroupShard) -> Task[None]:
-    """Wait until this broker knows every topic that the groups of a loaded shard read and the store has: else their members would lose
-    partitions that it has not heard of. Offsets need no topics.
+    """Wait until this broker knows every topic in the store that the groups of a loaded shard read. Otherwise their members would lose
+    the partitions of topics that it was not told of yet. Committed offsets need no topics.
     """
     names = shard.topics_read()
     if node.is_lone or not (names or shard.has_regexes):
@@ -127,7 +127,7 @@ def _stored(name: str, znode: ZNode) -> _Stored:
 
 
 def _doomed(node: Node, stored: Iterable[_Stored]) -> Task[Container[str]]:
-    """Find those whose deletion was asked for: nobody is told of them any more."""
+    """Find the topics whose deletion was asked for: brokers are told of them no more."""
     paths = {cluster_znodes.wish_path(one.name): one.name for one in stored}
     found = yield from store.read_all(node, list(paths))
     return [name for path, name in paths.items() if found[path] is not None]

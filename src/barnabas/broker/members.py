@@ -104,7 +104,9 @@ class Members:
 
     @property
     def may_be_ordered(self) -> bool:
-        """Tell whether an order can be told from one for a registration that is over: not before there is one, nor while it is in doubt."""
+        """Tell whether orders are accepted: only while this broker is registered and its registration is not in doubt. At other times
+        an order for the previous registration would look like one for the present one.
+        """
         return self.is_registered and self.broker_epoch != NOT_REGISTERED and not self._is_in_doubt
 
     # Addresses
@@ -172,8 +174,8 @@ class Members:
 
     @property
     def standstill_ms(self) -> int:
-        """How long the process may stand still without a doubt: who is not heard of for a whole session time-out is taken for dead, and
-        may have been silent for a third of it before.
+        """How long the process may stand still before its session is in doubt. The store ends a session after a whole time-out without
+        a heartbeat, and the last heartbeat may be a third of that old.
         """
         return self._session_ms // 2
 
@@ -192,7 +194,7 @@ class Members:
             drive(self._end_doubt(self.broker_epoch), self._on_doubt_ended)
 
     def _end_doubt(self, epoch: int) -> Task[None]:
-        """Ask whether this registration still stands. A commit, as a server that lags behind could answer a read alone."""
+        """Ask whether this registration still stands. The commit comes first, because the server that answers the read may lag behind."""
         node, path = self._node, cluster_znodes.broker_path(self._node.broker_id)
         coordination = node.world.coordination
         while self.is_registered and self.broker_epoch == epoch and not node.stopping:
@@ -288,7 +290,7 @@ class Members:
             )
 
     def _register_after_fault(self) -> None:
-        """Try again, unless a later session has begun to: a broker that is not registered is not there for the others."""
+        """Register again after a fault, unless a later session does that already."""
         if not self.is_registered and not self._is_registering and not self._node.stopping:
             drive(self._register_again(), self._on_registered_again)
 

@@ -41,9 +41,9 @@ def keys_in(node: Node, directory: LogDirectory) -> list[TopicPartition]:
 
 
 def open_again(node: Node) -> Task[list[Replica]]:
-    """Try to open and host them, one after the other; in a cluster the controller's orders do that, given again.
+    """Try to open and host them, one after the other. In a cluster the controller is asked to repeat its orders, which does that.
 
-    Return those whose topic was deleted while they were being opened: nobody hosts them, and their folders are to be set aside.
+    Return those whose topic was deleted while they were being opened: they are not hosted, and their folders are to be set aside.
     """
     unwanted: list[Replica] = []
     if not node.is_lone:

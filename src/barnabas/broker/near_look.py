@@ -37,9 +37,7 @@ class NearLook(Look):
         if isinstance(replica, ErrorCode) or not replica.state.is_leader:
             return super()._read(wanted)
         if replica.state.decide_read(wanted.current_leader_epoch, leader_only=True):
-            return super()._read(
-                wanted
-            )  # which says why: a reader that knows of another leader is sent nowhere
+            return super()._read(wanted)  # answers with the error: such a reader is not redirected
         nearest = _find_nearest(self._node, replica, self.rack, wanted.fetch_offset)
         if nearest is None:
             return super()._read(wanted)

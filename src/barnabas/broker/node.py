@@ -137,9 +137,9 @@ class Node:
         self.advertised: dict[str, tuple[str, int]] = {}
         #: The request that a link waits for, if it waits for bytes: to forget it when the link goes.
         self.waiters: dict[Link, Waiter[Any]] = {}
-        #: Requests that wait for a reply, and that nobody holds any more.
+        #: Replies that are still owed although no object holds the request any more.
         self._dropped: deque[OwedReply] = deque()
-        #: How many replies were given twice, or nearly not at all.
+        #: Replies that were given twice, and requests whose reply was lost on the way: both are faults.
         self.replies_amiss = 0
         #: Long work that gives others a turn in between.
         self.pauses = pieces.Pauses(world)

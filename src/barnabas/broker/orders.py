@@ -327,7 +327,7 @@ class Orders:
     def lay_down(self) -> None:
         """Serve nothing that this broker leads until it is told to lead it: the session with the store is over, or may be.
 
-        What a store that was put back says of nobody is served on: it knows of no others.
+        Exception: what a store that was put back has forgotten is still served, since no other broker leads it.
         """
         node = self._node
         led = [

@@ -1,10 +1,11 @@
-"""The reply to a request whose handler has returned without it: it is given exactly once, whatever carries the request meanwhile.
+"""The reply that is owed to a request whose handler has returned without it: exactly one is given.
 
-Job: notice that a reply is given twice, or will never be. Whoever makes a client wait (a group's member, a transaction, a wait for
-bytes or for a high watermark, a place in a queue, a task) holds its `Call`, and the call holds this. When nobody holds the call any more
-and no reply was given, the node hears of it at the end of the turn (`Node.on_turn_end`), and answers with an error with which clients try again.
+Job: notice that a reply is given twice, or will never be given. Whatever makes a client wait (a group's member, a transaction, a wait
+for bytes or for a high watermark, a place in a queue, a task) holds its `Call`, and the call holds this object. If the last reference
+to the call goes and no reply was given, the node finds this object among the dropped ones at the end of the turn
+(`Node.on_turn_end`), and answers with an error after which clients try again.
 
-Must not know what the reply is. It costs a request that is answered at once nothing.
+Must not know what the reply is. A request that is answered at once has none.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class OwedReply:
 
     @property
     def excuse(self) -> ErrorCode:
-        """The error that tells a client to try again: what became of its request nobody knows."""
+        """The error to answer with: the client is to try again, since the outcome of its request is unknown."""
         if self.api_key == _PRODUCE:
             return ErrorCode.REQUEST_TIMED_OUT
         if self.api_key in _COORDINATED:
@@ -57,6 +58,6 @@ class OwedReply:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
     def __del__(self) -> None:
-        """Nobody holds the call any more. Only noted: this may be in the middle of anything."""
+        """The last reference to the call is gone. This is only noted, since any code may be running now."""
         if not self._is_given and self.link.is_open:
             self._dropped.append(self)

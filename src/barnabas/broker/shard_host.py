@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 #: How long to wait before the store is asked again how many partitions there are.
 COUNT_AGAIN_MS: Final = 500
-#: How long a shard whose time has failed is left alone.
+#: Pause after a fault in what a shard does by the clock.
 FAULT_PAUSE_MS: Final = 1_000
 
 #: What a client is told of an append that failed.
@@ -105,8 +105,8 @@ class ShardHost(Generic[ShardType]):
         self._hosted: dict[int, Hosted[ShardType]] = {}
         #: Fixed while the topic exists: the place of a key must not move.
         self._partition_count = node.config.get_int(count_setting)
-        #: The id of the topic that has so many; None: that is not known. What a broker is told of a new topic names some of its partitions
-        #: only, so they are counted in the store.
+        #: The id of the topic whose partitions were counted; None if they were not yet. They are counted in the store, because a broker is
+        #: told of a new topic in pieces.
         self._counted_id: bytes | None = None
         self._is_counting = False
         self._creating: list[Callable[[Any, BaseException | None], None]] | None = None
@@ -160,7 +160,7 @@ class ShardHost(Generic[ShardType]):
             self._host(replica)
 
     def on_topic_known(self, topic: Topic) -> None:
-        """Hear of a topic, or of some of its partitions: of a new one it is told in pieces."""
+        """Take note of a topic, or of some partitions of it: a broker is told of a new topic in pieces."""
         if topic.name != self._topic:
             return
         if self._node.is_lone:
@@ -427,7 +427,7 @@ class ShardHost(Generic[ShardType]):
             for result in hosted.shard.on_time(clock.monotonic_ms(), clock.now_ms()):
                 self._carry_out(hosted, result)
         except Exception:
-            # What is due stays due: not at once, or nobody else had a turn.
+            # It is tried again after a pause: at once would keep all others from their turn.
             self._book_at(hosted, clock.monotonic_ms() + FAULT_PAUSE_MS)
             raise
         self._book(hosted)

@@ -36,7 +36,7 @@ def find_forgotten(node: Node) -> Task[list[TopicPartition]]:
 
 
 def _is_same(found: ZNode | None, replica: Replica) -> bool:
-    """Tell whether the store holds the replica's topic, not one that was made again under its name: that one begins with early epochs."""
+    """Tell whether the store holds the replica's own topic. A new topic of its name begins with low epochs, which are not older."""
     return found is not None and cluster_znodes.id_of_topic(found) == replica.topic.id
 
 

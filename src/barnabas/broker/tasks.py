@@ -133,7 +133,7 @@ class _Drive:
                 self._finished(end.value, None)
                 break
             except (KafkaError, OSError) as outcome:
-                # An outcome like others: kept, its traceback would keep the frames of all callers, and what was lent to them.
+                # An expected outcome. Its traceback would keep the frames of all callers alive, and the memory that was lent to them.
                 self._finished(None, outcome.with_traceback(None))
                 break
             except Exception as caught:  # noqa: BLE001  (an edge: the owner of the task gets it)

@@ -141,9 +141,9 @@ class _Listener:
         self.roles: dict[TopicPartition, bool] = {}
         self.news: dict[TopicPartition, None] = {}
         self.stops: dict[Stop, None] = {}
-        #: Topics that the view does not have any more, by id, while the broker may still take them for there.
+        #: Topics that the view has no longer, by id. The broker may not know that they are gone.
         self.gone: dict[bytes, Forgotten] = {}
-        #: Ids of topics that are being deleted, and that the broker knows it of.
+        #: Ids of topics that are being deleted. The broker has been told that they are.
         self._told_deleted: dict[bytes, None] = {}
         #: Partitions of which it is to tell how far its log goes.
         self.asked: dict[TopicPartition, None] = {}
@@ -349,7 +349,7 @@ class _Listener:
     # What clients are told
 
     def _tell_gone(self) -> Task[None]:
-        """Tell of topics that are gone, one of each name: one that was made again has another id, and goes the same way."""
+        """Tell which topics are gone. Of several topics that had the same name, a request names one; the others follow in the next."""
         some = {topic.topic: topic for topic in islice(self.gone.values(), GONE_MAX)}
         for topic in some.values():
             del self.gone[topic.topic_id]

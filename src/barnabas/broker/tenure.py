@@ -1,7 +1,7 @@
-"""The time of one replica in one role: proof that what somebody relied on before a wait still holds after it.
+"""A tenure: the time of one replica in one role. It proves after a wait that the role is still the same.
 
-Job: tell whether the replica still has the topic, the leader epoch and the role that it had. Must not know why they change:
-`Replica` begins a tenure and ends it, nobody else does.
+Job: tell whether the replica still has the topic, the leader epoch and the role that it had. Must not know why they change.
+Only `Replica` begins and ends a tenure.
 
 Work that waits (for a claim, a disk, another broker, the store) takes `replica.tenure` before it begins. When it resumes, it looks at
 `is_over` or calls `check`. If the tenure is over, the work is void: the replica may lead by now, follow somebody else, or be gone.

@@ -37,7 +37,7 @@ class TopicLearning:
     def __init__(self, node: Node) -> None:
         """Learn nothing yet."""
         self._node = node
-        #: Topics that are being learned -> the settings that the store showed last; None before that.
+        #: Topics that are being learned: the settings that the store had when it was last read, None before the first answer.
         self._texts: dict[str, dict[str, str] | None] = {}
         #: Those of them whose settings make no sense.
         self._senseless: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""Removing a new segment that will not take the place of old ones: its making failed, as on a full disk, or nobody wants it any more.
+"""Removing a new segment that will not take the place of old ones: it could not be completed, as on a full disk, or is not wanted any more.
 
 Job: let nothing of it stay beside the log. Must not know who made it.
 """
@@ -26,7 +26,7 @@ def remove_unfinished(world: World, claim: LogClaim) -> Task[None]:
     """
     log_ = claim.replica.log
     if claim.is_void or log_.is_broken:
-        return  # of a broken log a swap may be half done: its next opening brings that to its end
+        return  # a swap in a broken log may be half done: the next opening of the log completes it
     removing = partial(remove_cleaned, world.disk, log_.directory)
     try:
         yield claim.work(partial(world.background.run, removing))

@@ -73,7 +73,7 @@ class PartitionState:
         self.pending_in_sync: tuple[int, ...] | None = None
         self.leader = broker_id
         self.is_leader = True
-        #: It led, and others may lead by now: nobody has said yet.
+        #: It led until the session was over or in doubt. Another broker may lead by now: no order has said so yet.
         self.is_laid_down = False
         self.leader_epoch = self.leading_since_epoch = leader_epoch
         #: Version of what the store holds on this partition.
@@ -98,12 +98,12 @@ class PartitionState:
 
     @property
     def is_undecided(self) -> bool:
-        """Tell whether nobody has said yet what this replica is."""
+        """Tell whether no order has given this replica a role yet."""
         return self.leader_epoch == NO_EPOCH
 
     @property
     def serves_nobody(self) -> bool:
-        """Tell whether not even readers are served who may read from followers.
+        """Tell whether no reader is served, not even one that may read from followers.
 
         A log that a crash has cut would call offsets out of range that are not; one that is laid down may lack what others have by now.
         """
@@ -169,7 +169,7 @@ class PartitionState:
         return True
 
     def lay_down(self) -> None:
-        """Lead no longer: others may. The same leadership is news from now on; an older version of it is not."""
+        """Stop leading: another broker may lead by now. An order with the same leadership gives it back; one with an older version does not."""
         assert self.is_leader
         self.is_leader, self.is_laid_down = False, True
         self.pending_in_sync = None

@@ -1,7 +1,8 @@
-"""The edge of the loop: what a callback did not catch is told here, and the loop goes on.
+"""The edge of the loop: logs what a callback did not catch, so that the loop goes on.
 
-Job: log a fault with its traceback, once per place in the code and minute; count all. Must not know what failed. Invariant: an assertion of `core` or
-`storage` that comes so far has no owner who could contain it: it ends the process, after the broker's state is in the log (docs/adr/0011).
+Job: log a fault with its traceback, once per place in the code and minute, and count all of them. Must not know what failed. Invariant: a
+failed assertion of `core` or `storage` that comes up to here was contained nowhere. It ends the process, after the broker's state is
+written to the log (docs/adr/0011).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Faults:
         """Start with none."""
         self._clock = clock
         self._quiet = Quiet()
-        #: How many came, those that were not logged included.
+        #: How many there were, including those that were not logged.
         self.count = 0
         #: The process ends: nothing else is to be called.
         self.is_state_broken = False

@@ -332,7 +332,7 @@ class Loop:
                     self.faults.tell_uncaught("a timer", fault)
 
     def _on_handler_fault(self, fd: int, handler: Callable[[int], None], fault: Exception) -> None:
-        """Tell, and watch the descriptor no more: it would be ready again at once, without an end. Its owner should have closed it."""
+        """Log the fault, and stop watching the descriptor: it would be ready again at once, for ever. Its owner should have closed it."""
         self.faults.tell_uncaught(f"the handler of descriptor {fd}", fault)
         if self._handlers.get(fd) == handler:
             self.unwatch(fd)

@@ -218,7 +218,7 @@ def _append_all(call: Call, verdicts: Verdicts) -> Any:  # noqa: ANN401
 
 
 def _give_back_records(request: ProduceRequest) -> None:
-    """Read no more of what was lent: everything is written, or was made the request's own."""
+    """Drop the views of lent memory: every batch has been written, or copied into memory of the request."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             data.records = None

@@ -101,7 +101,7 @@ class Effects:
     ask: list[Ask] = field(default_factory=list)
     #: UpdateMetadata of these partitions to every broker alive. Those of a topic that is being deleted have leader -2.
     announce: dict[TopicPartition, None] = field(default_factory=dict)
-    #: UpdateMetadata of these to every broker alive that was not told yet that they are being deleted: nothing of them is in the view.
+    #: Topics that the view has no longer: UpdateMetadata goes to every live broker that was not told of their deletion before.
     forgotten: list[Forgotten] = field(default_factory=list)
     #: UpdateMetadata of all partitions to these brokers.
     announce_all_to: list[int] = field(default_factory=list)

@@ -204,9 +204,8 @@ class ClusterView:
         return broker not in self.shutting_down and self.is_serving(broker, partition)
 
     def restarted_since(self, read: ReadState) -> set[int]:
-        """Return who is in sync by a state and registered after it was written: what they had not written to disk may be gone.
-
-        Nobody has to have seen it: the controller itself may have been one of them.
+        """Return the brokers that are in sync according to a state and have registered since it was written. They may have lost what they
+        had not synced. No controller needs to have seen the restart: it may have been among those that restarted.
         """
         return {
             replica
