@@ -163,7 +163,12 @@ class Members:
         """Hear that the store cannot be reached."""
         self._is_connected = False
         self._suspended_ms = self._node.world.clock.monotonic_ms()
-        log.warning("the connection to ZooKeeper is lost; what this broker leads, it serves")
+        served = (
+            "until it is back nothing is served"
+            if self._is_in_doubt
+            else "what this broker leads, it serves"
+        )
+        log.warning("the connection to ZooKeeper is lost; %s", served)
 
     def on_expired(self) -> None:
         """Hear that the session is over: others may lead what this broker leads."""
