@@ -109,8 +109,10 @@ class Pool:
                 error = caught
             with self._changed:
                 self.running -= 1
-            self._post(partial(done, result, error))
-            del taken, job, done, result, error  # an idle thread keeps nothing
+            answer = [done, result, error]
+            # Before it is posted: the loop may be done with the request, and take its memory back, while this thread is held up.
+            del taken, job, done, result, error
+            self._post(partial(_give, answer))
 
     def _take(self) -> Job | None:
         """Wait for a job; None at the end."""
@@ -135,3 +137,10 @@ class Pool:
         if finish or not is_busy:
             for thread in self._threads:
                 thread.join()
+
+
+def _give(answer: list[Any]) -> None:
+    """Give the answer on the loop. The thread that posted it may still hold the list: it is left empty."""
+    done, result, error = answer
+    answer.clear()
+    done(result, error)

@@ -1,6 +1,7 @@
 """Jobs beside the loop: those that wait for a network hold up no others, each is answered once, and a long queue has an end."""
 
 import threading
+from functools import partial
 
 import pytest
 
@@ -180,3 +181,26 @@ def test_where_the_system_gives_no_thread_others_take_the_job_or_it_is_refused(m
     assert (nothing, later) == (None, ("later", None))
     assert isinstance(refused, NoThread)
     assert is_passing(refused), "no disk has failed"
+
+
+def test_a_thread_keeps_nothing_of_a_job_once_its_answer_is_posted():
+    """The loop may take the memory of the request back before the thread goes on. It did, and reported memory that was still in use."""
+    memory, is_free = bytearray(9), []
+    given = threading.Event()
+
+    def post(call):
+        call()
+        del call
+        try:
+            memory.append(0)  # BufferError if a view of it exists
+            is_free.append(True)
+        except BufferError:
+            is_free.append(False)
+        given.set()
+
+    pool = Pool("disk", 1, post)
+    pool.run(partial(bytes, memoryview(memory)), ignore)
+    assert given.wait(TIMEOUT_S)
+    pool.run(partial(memoryview, memory), ignore)  # whose result is a view
+    pool.close(finish=True)
+    assert is_free == [True, True]
