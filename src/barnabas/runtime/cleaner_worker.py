@@ -7,6 +7,7 @@ it is busy, because it finds that it has another parent; so it never writes besi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -84,13 +85,15 @@ class Worker:
 
 
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
-    """Answer line by line until there are no more."""
+    """Answer line by line until there are no more, or nobody takes the answers: then the broker was killed."""
     worker = Worker()
-    for line in iter(source.readline, b""):
-        sink.write(worker.answer(line))
-        sink.flush()
+    with contextlib.suppress(BrokenPipeError):
+        for line in iter(source.readline, b""):
+            sink.write(worker.answer(line))
+            sink.flush()
 
 
 if __name__ == "__main__":
     os.nice(NICENESS)
     serve(sys.stdin.buffer, sys.stdout.buffer)
+    os._exit(0)  # an answer that nobody took would be written again at an ordinary end

@@ -3,6 +3,8 @@
 import io
 import os
 import queue
+import subprocess
+import sys
 import time
 
 import pytest
@@ -113,6 +115,18 @@ def test_the_throttle_waits_for_what_is_too_much(monkeypatch):
 def test_a_worker_whose_broker_went_away_ends():
     with pytest.raises(SystemExit):
         Throttle(1000.0, -1)(1)
+
+
+def test_a_worker_whose_broker_was_killed_ends_without_a_word(log):
+    """Its errors would stand in the log of the broker's next life."""
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "barnabas.runtime.cleaner_worker"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    worker.stdout.close()
+    _, said = worker.communicate(messages.encode(messages.order_message(order_for(log), FAST)))
+    assert said == b""
 
 
 class Caller:
