@@ -175,7 +175,7 @@ class Connection:
         self._out.clear()
         self.lanes = None  # they know this link: a circle that only the collector would find
         self.inbox.clear()
-        self._end_frame()
+        self._kept = None  # its request may be under way still, and reads it until its end: no memory for others
 
     def _end_frame(self) -> None:
         """Give the memory of the request that was under way back, once this turn is over."""

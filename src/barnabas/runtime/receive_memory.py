@@ -3,7 +3,7 @@
 | memory      | holds                                                      | whose it is                                          |
 |-------------|------------------------------------------------------------|------------------------------------------------------|
 | TurnMemory  | what connections sent in one turn, frames that came whole  | lent to handlers until the turn ends                 |
-| FrameMemory | one frame that is too long for one read                    | its connection's until the request is answered       |
+| FrameMemory | one frame that is too long for one read                    | its connection's until the request is answered; the request's own if the connection closes before |
 
 Job: lend memory, take it back, and use it again. Must not know sockets, frames or requests.
 

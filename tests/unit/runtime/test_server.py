@@ -1,10 +1,12 @@
 """The server against clients that misbehave on their sockets: a broker in this process, raw connections to it."""
 
 import contextlib
+import random
 import ssl
 import struct
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from chaos.wire_kit import RawClient, batch, encode, eventually, fetch_request, produce_request
@@ -13,6 +15,7 @@ from security_kit import make_certificates
 import barnabas
 from barnabas.runtime import server
 from barnabas.runtime.connection import Connection
+from barnabas.wire.compression import Codec
 from barnabas.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
@@ -190,6 +193,29 @@ def test_a_client_that_goes_away_during_a_long_poll_leaves_nothing(broker):
     eventually(lambda: node.replicas.waiting.count == 0, "the poll is forgotten")
     eventually(lambda: broker._broker.server.connection_count == 0, "the connection is closed")
     assert not node.waiters
+
+
+def test_a_client_that_goes_away_while_its_batch_is_opened_is_no_fault_of_ours(broker, caplog):
+    """Its request is read in the background until it is done, in memory of its own."""
+    node, server_, post = broker._broker.node, broker._broker.server, broker._broker.loop.post
+    values = random.Random(1).randbytes(1_000_000)
+    request = produce_request("t", batch(values, codec=Codec.GZIP), acks=1)
+    others = [object() for _ in range(64)]
+    taken = []
+    with RawClient(broker.bootstrap) as control:
+        control.create_topic("t", max_message_bytes=2_000_000)
+        with RawClient(broker.bootstrap) as client:
+            for other in others:  # nobody else can open a batch
+                post(partial(node.unpacking.take, other, lambda *_: taken.append(0)))
+            client.send(request, 9)
+            eventually(lambda: len(node.unpacking._visits) > len(others), "it waits for its turn")
+        eventually(lambda: server_.connection_count == 1, "the connection is closed")
+        control.ask(ANY, 0)  # a turn later
+        assert server_.frame_pool.kept_count == 0
+        for other in others:
+            post(partial(node.unpacking.give, other, 0))
+        eventually(lambda: control.end_offset("t") == 1, "what was sent is in the log")
+    assert "still in use" not in caplog.text
 
 
 def test_half_a_frame_held_open_harms_nobody(broker):
