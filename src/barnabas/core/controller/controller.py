@@ -90,6 +90,8 @@ class Controller:
         for partition in view.partitions():
             # Also where it has no replica: one may be moved there, and would be taken for lost with a disk that is well again.
             partition.offline -= changed
+            # What it has deleted it may have made again: it started when the store still had the topic.
+            partition.stopped -= begun
             if changed.intersection(partition.assignment.replicas):
                 partition.fenced |= ended.intersection(partition.in_sync)
                 touched.append(partition)

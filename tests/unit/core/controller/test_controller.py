@@ -185,6 +185,17 @@ def test_a_log_that_cannot_be_deleted_is_tried_again_when_its_broker_comes_back(
     assert "t" not in host.topics
 
 
+def test_a_broker_that_restarts_after_it_has_deleted_a_log_is_told_again():
+    """The store still has the topic when it starts: it made the log anew and hosted it for good."""
+    host = Host(1, 2, 3).create("t", [2, 3]).run().kill(2).run()
+    host.delete("t").run()
+    assert "t" in host.topics, "broker 2 has its log"
+    host.kill(3).start(3)
+    assert Stop(3, T0, EPOCH_DURING_DELETE, delete=True) in host.lanes[3]
+    host.start(2).run()
+    assert "t" not in host.topics
+
+
 def test_answers_to_orders_of_before_do_not_count():
     host = Host(1, 2).create("t", [1]).run()
     host.do(host.controller.on_reassign({T0: (2,)})[1])
