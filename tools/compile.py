@@ -34,18 +34,20 @@ NAME_SIZE = 16
 #: Two libraries, so that two compilers can run side by side; calls within one are the cheapest.
 GROUPS = {
     "serving": (
+        "broker/client_link",
+        "broker/inbox",
         "broker/metrics",
+        "broker/pace",
         "broker/produce_lane",
+        "broker/receive_memory",
         "broker/repeats",
         "broker/replicas",
         "broker/tenure",
-        "runtime/connection",
+        "broker/tls_link",
+        "broker/turn",
         "runtime/disk",
-        "runtime/inbox",
         "runtime/loop",
-        "runtime/receive_memory",
         "runtime/server",
-        "runtime/tls_connection",
     ),
     "storing": (
         "core/epochs",

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from barnabas.model.principal import Principal
 
 
+#: What a descriptor is watched for, and what a poll says of it: the bits of `epoll`.
+READ: Final = 0x001
+WRITE: Final = 0x004
+#: The peer closed its side; asked for together with READ or WRITE or alone.
+HANGUP: Final = 0x2000
+
+
 class Clock(Protocol):
     """Two clocks: one that people read, one that never jumps."""
 

@@ -5,7 +5,7 @@ Requests that look like the other's then go into the partition of this one.
 
 from barnabas.broker import produce_lane, repeats
 from barnabas.broker.node import Node
-from barnabas.runtime.receive_memory import TURN_BYTES, TurnMemory
+from barnabas.broker.receive_memory import TURN_BYTES, TurnMemory
 
 
 def may_open(call):

@@ -1,7 +1,7 @@
 """Planted by its import: a connection is read again before the piece that it sent first is handled, and each piece is taken for the beginning of a frame."""
 
-from barnabas.runtime import connection, inbox
-from barnabas.runtime.tls_connection import TlsConnection
+from barnabas.broker import client_link, inbox
+from barnabas.broker.tls_link import TlsLink
 
 
 class Inbox(inbox.Inbox):
@@ -31,10 +31,10 @@ class Inbox(inbox.Inbox):
 
 def on_readable(self):
     """Read, and read on in this turn if there is more."""
-    connection.Connection._on_readable(self)
+    client_link.ClientLink._on_readable(self)
     if self.tls.has_more:
         self._book_read()
 
 
-connection.Inbox = Inbox
-TlsConnection._on_readable = on_readable
+client_link.Inbox = Inbox
+TlsLink._on_readable = on_readable

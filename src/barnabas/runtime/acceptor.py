@@ -11,8 +11,8 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.quiet import Quiet
+from barnabas.ports import READ
 from barnabas.runtime.disk import descriptor_limit
-from barnabas.runtime.loop import READ
 
 if TYPE_CHECKING:
     import socket

@@ -179,7 +179,8 @@ class RunningBroker:
         if not names:
             return {}
         # Imported here: a broker without TLS does without.
-        from barnabas.runtime.tls import Handshakes, TlsListener
+        from barnabas.broker.handshakes import Handshakes
+        from barnabas.runtime.tls import TlsListener
 
         handshakes = Handshakes(self.loop)
         return {name: TlsListener(self.loop, config, name, handshakes) for name in names}

@@ -21,17 +21,14 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.pace import Pace
+from barnabas.ports import READ, WRITE
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.faults import Faults
 from barnabas.runtime.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-READ: Final = 0x001
-WRITE: Final = 0x004
-#: The peer closed its side; asked for together with READ or WRITE or alone.
-HANGUP: Final = 0x2000
 
 #: fsync, cold reads and deletions: they wait for a disk, not for a processor.
 DISK_THREADS: Final = 4
@@ -148,11 +145,7 @@ class Loop:
         self._disk = Pool("disk", DISK_THREADS, self.post)
         self._processor = Pool("processor", PROCESSOR_THREADS, self.post)
         self._network = Pool("network", NETWORK_THREADS, self.post, NETWORK_WAITING_MAX)
-        #: When the poll of this turn came back.
-        self.turn_start_ns = time.monotonic_ns()
-        self._is_restless = False
-        #: Descriptors that this turn has to do with.
-        self.ready_count = 0
+        self.pace = Pace(time.monotonic_ns())
         self._idle_ns = 0
         self._idle_since_ns = time.monotonic_ns()
         self.watch(self._wake_read, READ, self._on_wake)
@@ -246,22 +239,22 @@ class Loop:
 
     def _run(self) -> None:
         poll, handlers, turn_end = self._poll.poll, self._handlers, self._turn_end
-        now_ns = time.monotonic_ns
+        now_ns, pace = time.monotonic_ns, self.pace
         last_ns = now_ns()
         while not self._stopping:
-            wait_s = 0.0 if self._is_restless else self._wait_s()
-            self._is_restless = False
+            wait_s = 0.0 if pace.is_restless else self._wait_s()
+            pace.is_restless = False
             before = now_ns()
             ready = poll(wait_s, 256)
-            self.turn_start_ns = now_ns()
-            self.ready_count = len(ready)
-            if self.turn_start_ns - last_ns > self._standstill_ns and self._on_standstill:
+            start_ns = pace.start_ns = now_ns()
+            pace.ready_count = len(ready)
+            if start_ns - last_ns > self._standstill_ns and self._on_standstill:
                 try:
                     self._on_standstill()
                 except Exception as fault:  # noqa: BLE001  (an edge)
                     self.faults.tell_uncaught("a standstill", fault)
-            last_ns = self.turn_start_ns
-            self._idle_ns += self.turn_start_ns - before
+            last_ns = start_ns
+            self._idle_ns += start_ns - before
             for fd, events in ready:
                 handler = handlers.get(fd)
                 if handler is not None:  # closed by an earlier callback of this turn
@@ -276,10 +269,6 @@ class Loop:
                     call()
                 except Exception as fault:  # noqa: BLE001  (an edge)
                     self.faults.tell_uncaught("the end of a turn", fault)
-
-    def poll_again(self) -> None:
-        """Do not wait in the next poll: something is left to be done when nothing else is."""
-        self._is_restless = True
 
     def take_idle_ratio(self) -> float:
         """Return the share of time since the last call in which there was nothing to do."""

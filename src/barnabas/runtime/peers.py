@@ -25,12 +25,13 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.inbox import SIZE_BYTES, Inbox
+from barnabas.broker.outbox import Outbox, SharedReads
 from barnabas.broker.quiet import Quiet
+from barnabas.broker.receive_memory import TURN_BYTES, FramePool, TurnMemory
 from barnabas.core.sasl.mechanism import LoginRefused
-from barnabas.runtime.inbox import SIZE_BYTES, Inbox
-from barnabas.runtime.loop import READ, WRITE
-from barnabas.runtime.outbox import Outbox, SharedReads
-from barnabas.runtime.receive_memory import TURN_BYTES, FramePool, TurnMemory
+from barnabas.ports import READ, WRITE
+from barnabas.runtime.socket_outbox import SocketOutbox
 from barnabas.wire.primitives import WireError
 
 if TYPE_CHECKING:
@@ -40,10 +41,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from barnabas.broker.peer_login import PeerLogin
+    from barnabas.broker.receive_memory import FrameMemory
     from barnabas.ports import PeerEvents
     from barnabas.runtime.loop import BookedCall, Loop
     from barnabas.runtime.peer_security import PeerSecurity
-    from barnabas.runtime.receive_memory import FrameMemory
     from barnabas.runtime.tls_socket import TlsSocket
 
 log = logging.getLogger(__name__)
@@ -149,7 +150,7 @@ class _Connection:
         self._is_closed = False
         #: What is to be sent once it is open.
         self._waiting: list[Buffer] = []
-        self._out = Outbox(SharedReads())
+        self._out: Outbox = SocketOutbox(SharedReads())
         self._memory = memory
         self._inbox = Inbox(memory.pool)
         #: The next read is booked already.

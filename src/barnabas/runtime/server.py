@@ -1,10 +1,7 @@
-"""Listeners and their connections, turn by turn.
+"""Listeners, and who is connected to them.
 
-A turn goes in steps: read every connection that is ready, handle what was read, write what was staged, send. Not one
-connection after the other: on a processor whose kernel forgets branch predictions at each system call, Python
-between two of them runs at half its speed (docs/adr/0004).
-
-Replies of one turn leave in one system call. What a connection is, `connection.py` knows.
+Job: take connections and let go of those that may not stay (too many, idle, not proven in time), and give the turn its sockets and clocks. What happens
+in a turn, `broker/turn.py` knows; what a connection is, `broker/client_link.py`.
 """
 
 from __future__ import annotations
@@ -15,15 +12,15 @@ from functools import partial
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.client_link import ClientLink, Ends
 from barnabas.broker.connection_limits import ConnectionLimits
 from barnabas.broker.edge import call_all
 from barnabas.broker.quiet import Quiet
+from barnabas.broker.turn import Turn
+from barnabas.ports import HANGUP, READ
 from barnabas.runtime.acceptor import Acceptor
-from barnabas.runtime.connection import Connection
 from barnabas.runtime.disk import max_connections
-from barnabas.runtime.loop import HANGUP, READ
-from barnabas.runtime.outbox import SharedReads
-from barnabas.runtime.receive_memory import TURN_BYTES, FramePool, TurnMemory
+from barnabas.runtime.socket_outbox import SocketOutbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,17 +28,8 @@ if TYPE_CHECKING:
     from barnabas.broker.node import Node
     from barnabas.ports import Timer
     from barnabas.runtime.loop import Loop
-    from barnabas.runtime.receive_memory import FrameMemory
     from barnabas.runtime.tls import TlsListener
 
-#: What a read is given at least: with less left, what lies there is handled first.
-RECEIVE_ROOM_BYTES: Final = 64 * 1024
-#: Many that are ready share a buffer's worth, so that a turn stays short: but each may send this much in it.
-READ_BYTES_MIN: Final = 16 * 1024
-#: When a turn has taken this long, each connection gets one more request in it and no second one.
-LONG_TURN_NS: Final = 50_000_000
-#: How long readers are held at most while producers send on; a turn that takes longer has gathered enough.
-HOLD_READERS_NS: Final = 2_000_000
 #: How often memory for long frames that is not needed any more is let go.
 TRIM_MS: Final = 30_000
 #: Connections of addresses above their rate that are closed later; more are closed at once.
@@ -60,27 +48,13 @@ class Server:
         self.loop = loop
         self.node = node
         config = node.config
-        self.request_bytes_max = config.get_int("socket.request.max.bytes")
         self._idle_ms_max = config.get_int("connections.max.idle.ms")
         self._send_buffer = config.get_int("socket.send.buffer.bytes")
         self._receive_buffer = config.get_int("socket.receive.buffer.bytes")
         self._backlog_size = config.get_int("socket.listen.backlog.size")
-        self._turn_memory = TurnMemory()
-        self.frame_pool = FramePool()
-        #: Whose inbox holds a piece that is to be handled, in the order in which they came.
-        self.received: list[Connection] = []
-        #: Memory of frames that are done with; it is used again after this turn.
-        self.spent: list[FrameMemory] = []
-        #: The most that one read takes.
-        self.read_bytes = READ_BYTES_MIN
-        self.dirty: list[Connection] = []
-        self.shared_reads = SharedReads()
-        self._held_since_ns: int | None = None
-        self.now_ms = loop.clock.monotonic_ms()
-        self.is_stopping = False
-        self._next_turn: list[Connection] = []
+        self.turn = Turn(node, loop, monotonic_ns, self)
         self._acceptors: list[Acceptor] = []
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, ClientLink] = {}
         self._limits = ConnectionLimits(node)
         self._connections_max = max_connections()
         self._quiet = Quiet()
@@ -91,9 +65,9 @@ class Server:
         #: The TLS of each listener that speaks it.
         self._tls: dict[str, TlsListener] = {}
         #: Connections that have yet to prove themselves, by a handshake or a login, and until when; oldest first.
-        self._unproven: dict[Connection, int] = {}
+        self._unproven: dict[ClientLink, int] = {}
         self._looks_at_unproven = False
-        loop.at_turn_end(self._on_turn_end)
+        loop.at_turn_end(self.turn.end_turn)
         standstill_ms = node.standstill_ms
         if standstill_ms is not None:
             loop.watch_standstill(standstill_ms, node.on_stood_still)
@@ -130,12 +104,6 @@ class Server:
         bound: tuple[str, int] = sock.getsockname()[:2]
         return bound
 
-    def size_setting(self, connection: Connection) -> str:
-        """Name the setting that bounds a connection's requests now."""
-        if connection.frame_bytes_max == self.request_bytes_max:
-            return "socket.request.max.bytes"
-        return "sasl.server.max.receive.size, before a login is done"
-
     @property
     def connection_count(self) -> int:
         """Connections open now."""
@@ -143,7 +111,7 @@ class Server:
 
     def stop_listening(self) -> None:
         """Take no more connections and no more requests."""
-        self.is_stopping = True
+        self.turn.is_stopping = True
         for acceptor in self._acceptors:
             acceptor.close()
         self._acceptors.clear()
@@ -163,13 +131,30 @@ class Server:
             sock.close()
         self._refused.clear()
 
-    def forget(self, connection: Connection, fd: int) -> None:
-        """A connection is closing."""
+    def on_closed(self, link: ClientLink, fd: int) -> None:
+        """Forget a connection that is closing."""
         self.loop.unwatch(fd)
         del self._connections[fd]
-        self._unproven.pop(connection, None)
-        self._limits.give(connection.listener, connection.peer_host)
-        self.node.on_disconnect(connection)
+        self._unproven.pop(link, None)
+        self._limits.give(link.listener, link.peer_host)
+        self.node.on_disconnect(link)
+
+    def on_fault(self, link: ClientLink, fault: BaseException) -> None:
+        """Tell of a fault of ours."""
+        log.error("closing: a fault of the broker", exc_info=fault, extra={"peer": link.peer_host})
+
+    def on_bad_request(self, link: ClientLink, problem: ValueError) -> None:
+        """Tell of bytes that are no request."""
+        log.warning("closing: %s", problem, extra={"peer": link.peer_host})
+
+    def on_kept(self, whose: str, times: int) -> None:
+        """Report a fault of a handler, which kept what was only lent to it."""
+        ending = self._quiet.ending(whose, self.turn.now_ms)
+        if ending is not None:
+            log.error(
+                "memory of %s was still in use after its end, %d times so far%s",
+                whose, times, ending,
+            )  # fmt: skip
 
     def _why_full(self) -> str | None:
         """Tell why no connection can be taken; None if one can."""
@@ -210,17 +195,21 @@ class Server:
                 self._give_time(connection)
         return verdict.delay_ms
 
-    def _connect(self, sock: socket.socket, name: str) -> Connection:
-        tls = self._tls.get(name)
+    def _connect(self, sock: socket.socket, name: str) -> ClientLink:
+        turn, tls = self.turn, self._tls.get(name)
+        host, port = sock.getsockname()[:2]
+        ends = Ends(name, host, port, sock.getpeername()[0])
         if tls is None:
-            return Connection(self, sock, name, self.now_ms)
+            return ClientLink(turn, sock, SocketOutbox(turn.shared_reads), ends)
         # Imported here: a broker without TLS does without.
-        from barnabas.runtime.tls_connection import TlsConnection
+        from barnabas.broker.tls_link import TlsLink
+        from barnabas.runtime.tls_socket import TlsOutbox, TlsSocket
 
-        tls.look(self.node.config, self.now_ms)
-        return TlsConnection(self, sock, name, self.now_ms, tls)
+        tls.look(self.node.config, turn.now_ms)
+        secure = TlsSocket(sock, tls.context)
+        return TlsLink(turn, secure, TlsOutbox(turn.shared_reads, secure), ends, tls)
 
-    def _give_time(self, connection: Connection) -> None:
+    def _give_time(self, connection: ClientLink) -> None:
         """Have a client prove itself within a while: who sends a byte now and then would keep its place for ever."""
         deadline_ms = self._unproven[connection] = self.loop.clock.monotonic_ms() + PROOF_MS_MAX
         self._look_at_unproven(deadline_ms)
@@ -234,7 +223,7 @@ class Server:
     def _close_unproven(self) -> None:
         self._looks_at_unproven = False
         now_ms = self.loop.clock.monotonic_ms()
-        late: list[Connection] = []
+        late: list[ClientLink] = []
         for connection, deadline_ms in self._unproven.items():
             if deadline_ms > now_ms:
                 self._look_at_unproven(deadline_ms)
@@ -257,116 +246,12 @@ class Server:
         del self._refused[sock]
         sock.close()
 
-    def make_room(self) -> TurnMemory:
-        """Give the memory of the turn with room for a read in it: what fills it is handled first."""
-        turn = self._turn_memory
-        if turn.position == 0:
-            share = TURN_BYTES // (self.loop.ready_count or 1)
-            self.read_bytes = max(share, READ_BYTES_MIN)
-        elif turn.position > TURN_BYTES - RECEIVE_ROOM_BYTES:
-            self._handle_received()
-            self.node.staging.write()  # it lies in this memory
-            self._take_memory_back()
-        return turn
-
-    def _handle_received(self) -> None:
-        """Handle what connections have sent, once all that were ready have been read."""
-        received, self.received = self.received, []
-        for connection in received:
-            if connection.is_open:
-                try:
-                    connection.handle_received()
-                except Exception as fault:  # noqa: BLE001  (an edge: the connection's)
-                    connection.on_fault(fault)
-
-    def _take_memory_back(self) -> None:
-        """End the time for which memory was lent: everything is handled, and what was staged is written."""
-        turn, pool = self._turn_memory, self.frame_pool
-        if turn.position and not turn.take_back():
-            self._tell_kept("a turn", turn.kept_count)
-        if self.spent:
-            spent, self.spent = self.spent, []
-            kept_before = pool.kept_count
-            for frame in spent:
-                pool.give_back(frame)
-            if pool.kept_count != kept_before:
-                self._tell_kept("a request", pool.kept_count)
-
-    def _tell_kept(self, whose: str, times: int) -> None:
-        """Report a fault of a handler: it reads memory that is no longer lent to it. It gets that memory for itself, so nothing is mixed up."""
-        ending = self._quiet.ending(whose, self.now_ms)
-        if ending is not None:
-            log.error(
-                "memory of %s was still in use after its end, %d times so far%s",
-                whose, times, ending,
-            )  # fmt: skip
-
-    def is_turn_long(self) -> bool:
-        """Tell whether others have waited long enough for this turn to end."""
-        return monotonic_ns() - self.loop.turn_start_ns > LONG_TURN_NS
-
-    def go_on_next_turn(self, connection: Connection) -> None:
-        """Handle what a connection has sent already once the others had their turn."""
-        if not self._next_turn:
-            self.loop.post(self._go_on_all)
-        self._next_turn.append(connection)
-
-    def _go_on_all(self) -> None:
-        connections, self._next_turn = self._next_turn, []
-        for connection in connections:
-            try:
-                connection.go_on_at_last()
-            except Exception as fault:  # noqa: BLE001  (an edge: the connection's)
-                connection.on_fault(fault)
-
-    def _on_turn_end(self) -> None:
-        """Finish what waited for this turn's appends, then send everything that is ready.
-
-        Whatever fails, what is ready is sent, and memory comes back: the edge is the loop's.
-        """
-        self.now_ms = self.loop.clock.monotonic_ms()
-        try:
-            self._handle_received()
-            self._answer_readers()
-            while self.dirty:
-                self._flush_dirty()
-                self._answer_readers()
-        finally:
-            self._flush_dirty()
-            self.shared_reads.forget()
-            self._take_memory_back()
-
-    def _flush_dirty(self) -> None:
-        dirty, self.dirty = self.dirty, []
-        for connection in dirty:
-            if connection.is_open:
-                try:
-                    connection.flush()
-                except Exception as fault:  # noqa: BLE001  (an edge: the connection's)
-                    connection.on_fault(fault)
-
-    def _answer_readers(self) -> None:
-        """Write what was staged, and answer who waited for it: when nothing else is to be done, or has been for a while.
-
-        As long as producers send on, what they send goes into the same answers: those cost by the answer, not by the byte.
-        """
-        self.node.staging.write()
-        loop = self.loop
-        if loop.ready_count and self.node.is_feeding_readers:
-            if self._held_since_ns is None:
-                self._held_since_ns = loop.turn_start_ns
-            if monotonic_ns() - self._held_since_ns < HOLD_READERS_NS:
-                loop.poll_again()
-                return
-        self._held_since_ns = None
-        self.node.on_turn_end()
-
     def _book_trim(self) -> None:
         self.loop.call_at(self.loop.clock.monotonic_ms() + TRIM_MS, self._trim)
 
     def _trim(self) -> None:
         self._book_trim()  # first: whatever becomes of this round, there is a next one
-        self.frame_pool.trim()
+        self.turn.frame_pool.trim()
 
     def _book_idle_check(self) -> None:
         if self._idle_ms_max < 0:

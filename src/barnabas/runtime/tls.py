@@ -12,9 +12,7 @@ import logging
 import os
 import ssl
 import tempfile
-from collections import deque
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.core.distinguished_name import MappingRules, Subject, subject_text
 from barnabas.model.config.security_rules import client_auth_of
@@ -23,12 +21,10 @@ from barnabas.runtime.tls_problem import TlsProblem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from barnabas.broker.handshakes import Handshakes
     from barnabas.model.config.broker_config import BrokerConfig
     from barnabas.runtime.loop import Loop
-    from barnabas.runtime.tls_socket import TlsSocket
 
-#: Steps of handshakes that are computed at once: the background pool has other work, too.
-AT_ONCE: Final = 2
 #: How often files are looked at, at most: when somebody connects.
 LOOK_AGAIN_MS: Final = 1_000
 _VERSIONS: Final = {
@@ -180,51 +176,6 @@ def _load_trust(context: ssl.SSLContext, settings: TlsSettings) -> None:
             f"the certificates that {settings.listener} trusts cannot be read from"
             f" {location or 'ssl.truststore.certificates'}: is it PEM?"
         ) from None
-
-
-class ShakingConnection(Protocol):
-    """Who is having a handshake."""
-
-    is_open: bool
-    tls: TlsSocket
-
-    def on_step(self, *, is_done: bool, problem: BaseException | None) -> None:
-        """Hear what came of a step."""
-
-    def on_fault(self, fault: BaseException) -> None:
-        """Hear that this could not be heard."""
-
-
-class Handshakes:
-    """Whose turn it is to have a step of its handshake computed, beside the loop."""
-
-    def __init__(self, loop: Loop) -> None:
-        """Start with none."""
-        self._loop = loop
-        self._waiting: deque[ShakingConnection] = deque()
-        self._under_way = 0
-
-    def request(self, connection: ShakingConnection) -> None:
-        """Compute the connection's next step as soon as it is its turn; it hears of it by `on_step`."""
-        self._waiting.append(connection)
-        self._go_on()
-
-    def _go_on(self) -> None:
-        while self._waiting and self._under_way < AT_ONCE:
-            connection = self._waiting.popleft()
-            if connection.is_open:
-                self._under_way += 1
-                self._loop.compute(connection.tls.shake, partial(self._on_step, connection))
-
-    def _on_step(
-        self, connection: ShakingConnection, is_done: bool | None, problem: BaseException | None
-    ) -> None:
-        self._under_way -= 1
-        try:
-            connection.on_step(is_done=bool(is_done), problem=problem)
-        except Exception as fault:  # noqa: BLE001  (an edge: the connection's)
-            connection.on_fault(fault)
-        self._go_on()
 
 
 class TlsListener:

@@ -12,14 +12,14 @@ import ssl
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.outbox import SEND_PARTS_MAX, Outbox
 from barnabas.ports import FileSlice
-from barnabas.runtime.outbox import SEND_PARTS_MAX, Outbox
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterable
 
-    from barnabas.runtime.outbox import SharedReads
+    from barnabas.broker.outbox import SharedReads
 
 #: What is received at once.
 RECEIVED_BYTES_MAX: Final = 256 * 1024

@@ -241,6 +241,7 @@ VERDICTS = {
     "directory_opening.py": "runs before any log is opened",
     "coordinators.py": "reads, by shard_loading.py",
     "dropping.py": "share",
+    "handshakes.py": "computes",
     "file_removal.py": "share; folders that were set aside have names of their own",
     "group_lag.py": "reads",
     "log_loading.py": "opens logs that nobody knows yet",

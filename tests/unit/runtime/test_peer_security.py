@@ -9,11 +9,11 @@ import pytest
 import security_kit
 
 import barnabas
+from barnabas.broker.receive_memory import TURN_BYTES
 from barnabas.model.config.broker_config import BrokerConfig
 from barnabas.runtime.loop import Loop
 from barnabas.runtime.peer_security import PeerSecurity
 from barnabas.runtime.peers import RealPeers
-from barnabas.runtime.receive_memory import TURN_BYTES
 from barnabas.wire import frame
 from barnabas.wire.messages.metadata import MetadataRequest, MetadataResponse
 

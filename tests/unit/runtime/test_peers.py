@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
+from barnabas.broker.receive_memory import TURN_BYTES
 from barnabas.model.config.broker_config import BrokerConfig
 from barnabas.runtime.loop import Loop
 from barnabas.runtime.peer_security import PeerSecurity
 from barnabas.runtime.peers import FRAME_BYTES_MAX, RealPeers
-from barnabas.runtime.receive_memory import TURN_BYTES
 
 TIMEOUT_S = 60
 

@@ -13,8 +13,8 @@ from chaos.wire_kit import RawClient, batch, encode, eventually, fetch_request, 
 from security_kit import make_certificates
 
 import barnabas
-from barnabas.runtime import server
-from barnabas.runtime.connection import Connection
+from barnabas.broker import turn
+from barnabas.broker.client_link import ClientLink
 from barnabas.wire.compression import Codec
 from barnabas.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -109,7 +109,7 @@ def test_a_hundred_requests_one_behind_the_other_are_answered_in_order(broker):
 
 def test_requests_that_want_no_answer_do_not_hold_up_what_comes_behind(broker, monkeypatch):
     """In a long turn a connection gets one request: there is no reply to send after which it would go on."""
-    monkeypatch.setattr(server, "LONG_TURN_NS", -1)
+    monkeypatch.setattr(turn, "LONG_TURN_NS", -1)
     with RawClient(broker.bootstrap) as client:
         client.create_topic("t")
         silent = framed(encode(produce_request("t", batch(b"v"), acks=0), 9, 1))
@@ -120,7 +120,7 @@ def test_requests_that_want_no_answer_do_not_hold_up_what_comes_behind(broker, m
 
 def test_many_bytes_of_requests_that_want_no_answer(broker, monkeypatch):
     """What is left of each connection's requests must not be more than the receive buffer takes."""
-    monkeypatch.setattr(server, "LONG_TURN_NS", -1)
+    monkeypatch.setattr(turn, "LONG_TURN_NS", -1)
     silent = framed(encode(produce_request("t", batch(bytes(5000)), acks=0), 9, 1))
     clients, rounds, each = 6, 8, 20
     with contextlib.ExitStack() as stack:
@@ -136,7 +136,7 @@ def test_many_bytes_of_requests_that_want_no_answer(broker, monkeypatch):
 
 
 def test_a_client_that_wants_no_answer_sends_and_closes(broker, monkeypatch):
-    monkeypatch.setattr(server, "LONG_TURN_NS", -1)
+    monkeypatch.setattr(turn, "LONG_TURN_NS", -1)
     silent = framed(encode(produce_request("t", batch(b"v"), acks=0), 9, 1))
     with RawClient(broker.bootstrap) as control:
         control.create_topic("t")
@@ -446,7 +446,7 @@ def test_a_fault_of_ours_closes_the_connection_that_met_it_and_nothing_else(
     broker, monkeypatch, caplog, method
 ):
     fault_at = []
-    real = getattr(Connection, method)
+    real = getattr(ClientLink, method)
 
     def faulty(self, *arguments):
         if self in fault_at:
@@ -456,7 +456,7 @@ def test_a_fault_of_ours_closes_the_connection_that_met_it_and_nothing_else(
     with RawClient(broker.bootstrap) as other, RawClient(broker.bootstrap) as client:
         assert other.ask(ANY, 0).error_code == client.ask(ANY, 0).error_code == 0
         fault_at.append(max(broker._broker.server._connections.items())[1])
-        monkeypatch.setattr(Connection, method, faulty)
+        monkeypatch.setattr(ClientLink, method, faulty)
         client.send(ANY, 0)
         assert client.is_closed_by_peer()
         assert other.ask(ANY, 0).error_code == 0

@@ -10,10 +10,10 @@ import pytest
 import security_kit
 
 import barnabas
+from barnabas.broker.outbox import SharedReads
 from barnabas.model.config.broker_config import BrokerConfig
 from barnabas.runtime import server as server_module
 from barnabas.runtime import tls as tls_module
-from barnabas.runtime.outbox import SharedReads
 from barnabas.runtime.tls import TlsSettings, openssl_cipher, server_context
 from barnabas.runtime.tls_problem import TlsProblem
 from barnabas.runtime.tls_socket import TlsOutbox, TlsSocket

@@ -8,36 +8,64 @@ nothing is handed to the node before the handshake is done.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
+from barnabas.broker.client_link import ClientLink
 from barnabas.model.principal import USER, Principal
-from barnabas.runtime.connection import Connection
-from barnabas.runtime.loop import READ, WRITE
-from barnabas.runtime.tls_socket import TlsOutbox, TlsSocket
+from barnabas.ports import READ, WRITE
 
 if TYPE_CHECKING:
-    import socket
+    from barnabas.broker.client_link import Ends
+    from barnabas.broker.outbox import Outbox
+    from barnabas.broker.turn import Turn
 
-    from barnabas.runtime.server import Server
-    from barnabas.runtime.tls import TlsListener
+    Subject = tuple[tuple[tuple[str, str], ...], ...]
 
 log = logging.getLogger(__name__)
 
 
-class TlsConnection(Connection):
+class TlsStream(Protocol):
+    """A socket with TLS on top, which never waits (`runtime/tls_socket.py`)."""
+
+    #: A read was filled to its end: there may be more that a poll does not tell of.
+    has_more: bool
+
+    def receive_handshake(self) -> bool:
+        """Take what has come; False if the other side has closed. BlockingIOError if nothing has."""
+
+    def take_outgoing(self) -> bytes:
+        """Give what is to be sent as it is."""
+
+    def peer_subject(self) -> Subject | None:
+        """Give the other side's name as its certificate has it; None if it has shown none."""
+
+
+class TlsRules(Protocol):
+    """What is the same for all connections of a listener."""
+
+    handshakes: Any
+
+    def name_of(self, subject: Subject) -> str:
+        """Make a user's name of the name in a certificate; ValueError if no rule fits."""
+
+
+class TlsLink(ClientLink):
     """One client."""
 
-    __slots__ = ("_is_booked", "_is_secure", "_listener_tls", "tls")
+    __slots__ = ("_is_booked", "_is_secure", "_rules", "tls")
 
     def __init__(
-        self, server: Server, sock: socket.socket, listener: str, now_ms: int, tls: TlsListener
+        self,
+        turn: Turn,
+        tls: TlsStream,
+        out: Outbox,
+        ends: Ends,
+        rules: TlsRules,
     ) -> None:
         """Take over a fresh socket, and wait for the client to begin."""
-        super().__init__(server, sock, listener, now_ms)
-        self._listener_tls = tls
-        self.tls = TlsSocket(sock, tls.context)
-        self._sock = self.tls  # type: ignore[assignment]
-        self._out: TlsOutbox = TlsOutbox(server.shared_reads, self.tls)
+        super().__init__(turn, tls, out, ends)
+        self._rules = rules
+        self.tls = tls
         self._is_secure = False
         #: The next read is booked already.
         self._is_booked = False
@@ -70,7 +98,7 @@ class TlsConnection(Connection):
             self.close()
             return
         self._watch(0)
-        self._listener_tls.handshakes.request(self)
+        self._rules.handshakes.request(self)
 
     def on_step(self, *, is_done: bool, problem: BaseException | None) -> None:
         """Hear what came of a step of the handshake."""
@@ -93,7 +121,7 @@ class TlsConnection(Connection):
         """Take the client for whom its certificate names, where it does not log in."""
         subject = self.tls.peer_subject()
         if subject is not None and self.authenticator is None:
-            self.principal = Principal(USER, self._listener_tls.name_of(subject))
+            self.principal = Principal(USER, self._rules.name_of(subject))
 
     def _refuse(self, problem: BaseException) -> None:
         # It is said to be a text, and is None where OpenSSL has no name for the error.
@@ -123,7 +151,7 @@ class TlsConnection(Connection):
         """Read on in the next turn: what is decrypted already makes no poll return."""
         if self.is_open and not self._is_booked:
             self._is_booked = True
-            self._server.loop.post(self._read_on)
+            self._turn.loop.post(self._read_on)
 
     def _read_on(self) -> None:
         self._is_booked = False

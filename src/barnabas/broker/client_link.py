@@ -4,30 +4,28 @@ One request per connection is under way at a time, as in Kafka: while one waits,
 do not drain, the connection is not read. That keeps replies in order and bounds what a client can make
 the broker hold: one receive buffer's worth of requests.
 
-What was received, and in which order, is the `Inbox`'s. Knows frames and buffers, not what is in them: the node does. A client's bad
-bytes close its connection and nothing else.
+What was received, and in which order, is the `Inbox`'s; what is to be sent, the `Outbox`'s. Knows frames and buffers, not what is in them: the node
+does. Reads and writes what it is given as a socket: a real one, one with TLS on top, or a simulated one. A client's bad bytes close its connection and
+nothing else.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from barnabas.broker.inbox import SIZE_BYTES, Inbox
 from barnabas.broker.outcomes import GoElsewhere
 from barnabas.model.principal import ANONYMOUS
-from barnabas.ports import FileSlice
-from barnabas.runtime.inbox import SIZE_BYTES, Inbox
-from barnabas.runtime.loop import HANGUP, READ, WRITE
-from barnabas.runtime.outbox import Outbox
+from barnabas.ports import HANGUP, READ, WRITE, FileSlice
 
 if TYPE_CHECKING:
-    import socket
-
+    from barnabas.broker.outbox import Outbox
+    from barnabas.broker.receive_memory import FrameMemory
     from barnabas.broker.repeats import Repeats
+    from barnabas.broker.turn import Turn
     from barnabas.ports import Timer
-    from barnabas.runtime.receive_memory import FrameMemory
-    from barnabas.runtime.server import Server
 
 #: No more requests are read from a connection that has so many reply parts unsent.
 UNSENT_PARTS_MAX: Final = 256
@@ -40,30 +38,43 @@ _SIZE: Final = struct.Struct(">i")
 log = logging.getLogger(__name__)
 
 
-class Connection:
+class Ends(NamedTuple):
+    """Between whom a connection is."""
+
+    listener: str
+    local_host: str
+    local_port: int
+    peer_host: str
+
+
+class ClientLink:
     """One client. It is the node's Link."""
 
     __slots__ = (
-        "_closes", "_events", "_fd", "_frame", "_kept", "_muted", "_out", "_postponed", "_server",
-        "_sock", "_waiting", "authenticator", "frame_bytes_max", "has_staged", "inbox",
+        "_closes", "_events", "_fd", "_frame", "_kept", "_muted", "_out", "_postponed", "_sock",
+        "_turn", "_waiting", "authenticator", "frame_bytes_max", "has_staged", "inbox",
         "is_open", "lanes", "last_used_ms", "listener", "local_host", "local_port", "peer_host",
         "principal",
     )  # fmt: skip
 
-    def __init__(self, server: Server, sock: socket.socket, listener: str, now_ms: int) -> None:
-        """Take over a fresh socket."""
-        self._server = server
+    def __init__(
+        self,
+        turn: Turn,
+        sock: Any,  # noqa: ANN401  (a socket, or what reads and sends as one)
+        out: Outbox,
+        ends: Ends,
+    ) -> None:
+        """Take over a fresh socket, which never waits; what is to be sent goes through `out`."""
+        self._turn = turn
         self._sock = sock
         self._fd = sock.fileno()
-        self.listener = listener
-        self.local_host, self.local_port = sock.getsockname()[:2]
-        self.peer_host = sock.getpeername()[0]
+        self.listener, self.local_host, self.local_port, self.peer_host = ends
         self.is_open = True
-        self.last_used_ms = now_ms
+        self.last_used_ms = turn.now_ms
         self.lanes: Repeats | None = None
         self.principal = ANONYMOUS
         self.authenticator: Any = None
-        self.frame_bytes_max = server.request_bytes_max
+        self.frame_bytes_max = turn.request_bytes_max
         #: No more is read, and it closes once everything is sent.
         self._closes = False
         self._events = READ | HANGUP
@@ -78,8 +89,8 @@ class Connection:
         self._kept: FrameMemory | None = None
         #: Requests lie in the backlog that are to be handled in the next turn.
         self._postponed = False
-        self._out = Outbox(server.shared_reads)
-        self.inbox = Inbox(server.frame_pool)
+        self._out = out
+        self.inbox = Inbox(turn.frame_pool)
 
     def on_event(self, events: int) -> None:
         """React to what the poll says."""
@@ -98,7 +109,7 @@ class Connection:
 
     def on_fault(self, fault: BaseException) -> None:
         """Tell of a fault of ours, and close: whatever a client brings about, it does to itself alone."""
-        log.error("closing: a fault of the broker", exc_info=fault, extra={"peer": self.peer_host})
+        self._turn.events.on_fault(self, fault)
         self.close()
 
     def reply(self, buffers: list[Any]) -> None:
@@ -108,21 +119,21 @@ class Connection:
             return
         self._waiting = self._muted is not None
         self._end_frame()
-        self.last_used_ms = self._server.loop.clock.monotonic_ms()
+        self.last_used_ms = self._turn.clock.monotonic_ms()
         self._out.extend(buffers)
-        self._server.dirty.append(self)
+        self._turn.dirty.append(self)
 
     def mute(self, delay_ms: int) -> None:
         """Answer the request at hand, then take none for a while."""
         if self.is_open and self._muted is None:
-            loop = self._server.loop
+            turn = self._turn
             self._waiting = True
-            self._muted = loop.call_at(loop.clock.monotonic_ms() + delay_ms, self._unmute)
+            self._muted = turn.loop.call_at(turn.clock.monotonic_ms() + delay_ms, self._unmute)
 
     def _unmute(self) -> None:
         self._muted = None
         self._waiting = False
-        self._server.dirty.append(self)
+        self._turn.dirty.append(self)
 
     @property
     def has_work(self) -> bool:
@@ -151,7 +162,7 @@ class Connection:
         return (
             len(self.inbox.rest) >= SIZE_BYTES
             and not (self._waiting or self._out)
-            and not self._server.is_stopping
+            and not self._turn.is_stopping
         )
 
     def close_unproven(self) -> None:
@@ -170,7 +181,7 @@ class Connection:
         self.is_open = False
         if self._muted is not None:
             self._muted.cancel()
-        self._server.forget(self, self._fd)
+        self._turn.events.on_closed(self, self._fd)
         self._sock.close()
         self._out.clear()
         self.lanes = None  # they know this link: a circle that only the collector would find
@@ -181,21 +192,21 @@ class Connection:
         """Give the memory of the request that was under way back, once this turn is over."""
         kept, self._kept = self._kept, None
         if kept is not None:
-            self._server.spent.append(kept)
+            self._turn.spent.append(kept)
 
     def _on_readable(self) -> None:
         inbox = self.inbox
         if inbox.has_piece():
             return
-        if self._waiting or self._out or self._server.is_stopping or self._goes_on:
+        if self._waiting or self._out or self._turn.is_stopping or self._goes_on:
             self._watch(HANGUP | (WRITE if self._out else 0))
             return
-        server = self._server
-        turn = server.make_room()
+        turn = self._turn
+        memory = turn.make_room()
         if not self.is_open:
             return
         try:
-            count = inbox.receive(self._sock, turn, server.read_bytes)
+            count = inbox.receive(self._sock, memory, turn.read_bytes)
         except BlockingIOError:
             return
         except OSError as problem:
@@ -207,9 +218,9 @@ class Connection:
         if count == 0:
             self.close()
             return
-        self.last_used_ms = server.now_ms
+        self.last_used_ms = turn.now_ms
         if inbox.has_piece():
-            server.received.append(self)
+            turn.received.append(self)
 
     def handle_received(self) -> None:
         """Handle what was received in this turn."""
@@ -217,7 +228,7 @@ class Connection:
         self._handle_frames(view, start, end)
         frame, self._frame = self._frame, None
         if frame is not None:
-            self._server.spent.append(frame)
+            self._turn.spent.append(frame)
 
     def _handle_frames(self, view: memoryview, position: int, end: int) -> None:
         """Handle every whole frame in view[position:end], keep the rest."""
@@ -227,7 +238,7 @@ class Connection:
 
     def _handle_others(self, view: memoryview, start: int, position: int, end: int) -> None:
         """Handle frames from `position` on one by one; from `start` on they are of one connection and turn."""
-        server = self._server
+        turn = self._turn
         out_before = len(self._out)
         held_bytes, is_cut_short = 0, False
         while end - position >= 4:
@@ -235,19 +246,17 @@ class Connection:
             if not 0 < size <= self.frame_bytes_max:
                 log.warning(
                     "closing: a frame claims %d bytes, allowed are 1 to %d (%s)",
-                    size, self.frame_bytes_max, server.size_setting(self), extra={"peer": self.peer_host},
+                    size, self.frame_bytes_max, turn.size_setting(self), extra={"peer": self.peer_host},
                 )  # fmt: skip
                 self.close()
                 return
             frame_end = position + 4 + size
             if frame_end > end:
                 break
-            if self._waiting or self._closes or server.is_stopping:
+            if self._waiting or self._closes or turn.is_stopping:
                 break
             if position > start and (
-                len(self._out) > UNSENT_PARTS_MAX
-                or held_bytes > UNSENT_BYTES_MAX
-                or server.is_turn_long()
+                len(self._out) > UNSENT_PARTS_MAX or held_bytes > UNSENT_BYTES_MAX or turn.is_long()
             ):
                 is_cut_short = True  # and goes on, also if there is no reply to send before
                 break
@@ -259,12 +268,12 @@ class Connection:
             is_frame = end - position >= SIZE_BYTES and frame_end > end and not self._waiting
             self.inbox.keep(view, position, end, is_frame=is_frame)
         if is_cut_short or len(self._out) != out_before:
-            server.dirty.append(self)
+            turn.dirty.append(self)
 
     def _take_repeated(self, view: memoryview, position: int, end: int) -> int:
         """Let requests that repeat go their short way; return where they end."""
-        server, lanes = self._server, self.lanes
-        if lanes is None or self._waiting or server.is_stopping or server.is_turn_long():
+        turn, lanes = self._turn, self.lanes
+        if lanes is None or self._waiting or turn.is_stopping or turn.is_long():
             return position
         return lanes.take(view, position, end)
 
@@ -273,20 +282,20 @@ class Connection:
         self.has_staged = False
         if self.is_open:
             self._out.append(answers)
-            self._server.dirty.append(self)
+            self._turn.dirty.append(self)
 
     def _handle(self, frame: memoryview) -> int:
         """Let the node handle one request; the bytes that its reply holds in memory."""
         if self.has_staged:
-            self._server.node.staging.write()  # replies in order
+            self._turn.node.staging.write()  # replies in order
         try:
-            parts = self._server.node.on_request(self, frame)
+            parts = self._turn.node.on_request(self, frame)
         except GoElsewhere:
             self.close()
             return 0
         except ValueError as problem:
             # WireError and its kin: bytes that are no request. Kafka closes without a word, too.
-            log.warning("closing: %s", problem, extra={"peer": self.peer_host})
+            self._turn.events.on_bad_request(self, problem)
             self.close()
             return 0
         if parts is None:
@@ -300,9 +309,9 @@ class Connection:
         """Handle requests that came behind one that waited."""
         if self._waiting or self._postponed:
             return
-        if self._server.is_turn_long():
+        if self._turn.is_long():
             self._postponed = True
-            self._server.go_on_next_turn(self)
+            self._turn.go_on_next_turn(self)
         else:
             self._handle_backlog()
 
@@ -323,7 +332,7 @@ class Connection:
             takes_more = True
             while takes_more and self._out:
                 takes_more = self._out.send_some(self._sock)
-                self.last_used_ms = self._server.now_ms
+                self.last_used_ms = self._turn.now_ms
         except BlockingIOError:
             takes_more = False
         except _GONE:
@@ -346,4 +355,4 @@ class Connection:
     def _watch(self, events: int) -> None:
         if events != self._events:
             self._events = events
-            self._server.loop.rewatch(self._fd, events)
+            self._turn.loop.rewatch(self._fd, events)

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from barnabas.runtime.inbox import Inbox
-from barnabas.runtime.receive_memory import FramePool, TurnMemory
+from barnabas.broker.inbox import Inbox
+from barnabas.broker.receive_memory import FramePool, TurnMemory
 
 
 class Source:

@@ -17,7 +17,7 @@ import struct
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from barnabas.runtime.receive_memory import FrameMemory, FramePool, TurnMemory
+    from barnabas.broker.receive_memory import FrameMemory, FramePool, TurnMemory
 
 SIZE_BYTES: Final = 4
 _SIZE: Final = struct.Struct(">i")

@@ -1,4 +1,4 @@
-"""Parts leave in order, whole and once, however little the socket takes; a range of a file is read once in a turn."""
+"""Parts leave in order, whole and once, however little the socket takes."""
 
 import contextlib
 import random
@@ -6,15 +6,14 @@ import socket
 
 import pytest
 
-from barnabas.ports import FileSlice
-from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.outbox import (
+from barnabas.broker.outbox import (
     COPY_SLICE_BYTES,
     SEND_PARTS_MAX,
-    SHARED_BYTES_MAX,
-    Outbox,
     SharedReads,
 )
+from barnabas.ports import FileSlice
+from barnabas.runtime.disk import RealDisk
+from barnabas.runtime.socket_outbox import SocketOutbox
 
 CONTENT = random.Random(1).randbytes(3 * COPY_SLICE_BYTES)
 
@@ -77,7 +76,7 @@ class CountingFile:
     ],
 )
 def test_heads_and_slices_leave_in_order(file, pair, sizes):
-    outbox = Outbox(SharedReads())
+    outbox = SocketOutbox(SharedReads())
     expected = b""
     for number, (position, size) in enumerate(sizes):
         head = b"head %d" % number
@@ -87,7 +86,7 @@ def test_heads_and_slices_leave_in_order(file, pair, sizes):
 
 
 def test_a_reader_who_takes_nothing_keeps_nothing_in_memory(pair):
-    outbox, sender = Outbox(SharedReads()), pair[0]
+    outbox, sender = SocketOutbox(SharedReads()), pair[0]
     for _ in range(100):
         outbox.extend([b"head", FileSlice(CountingFile(), 0, COPY_SLICE_BYTES)])
     with contextlib.suppress(BlockingIOError):
@@ -100,37 +99,7 @@ def test_a_reader_who_takes_nothing_keeps_nothing_in_memory(pair):
 
 @pytest.mark.parametrize("size", [10, COPY_SLICE_BYTES + 1])
 def test_a_file_that_is_shorter_than_announced_is_an_error(file, pair, size):
-    outbox = Outbox(SharedReads())
+    outbox = SocketOutbox(SharedReads())
     outbox.append(FileSlice(file, len(CONTENT) - 1, size))
     with pytest.raises(OSError, match="ends before"):
         send_all(outbox, pair)
-
-
-def test_a_range_and_what_lies_within_it_are_read_once():
-    file, reads = CountingFile(), SharedReads()
-    assert reads.read(FileSlice(file, 100, 50)) == CONTENT[100:150]
-    assert reads.read(FileSlice(file, 100, 50)) == CONTENT[100:150]
-    assert reads.read(FileSlice(file, 120, 30)) == CONTENT[120:150]
-    assert file.reads == [(100, 50)]
-
-
-@pytest.mark.parametrize(("position", "size"), [(99, 2), (149, 2), (150, 1), (90, 100)])
-def test_what_reaches_beyond_is_read(position, size):
-    file, reads = CountingFile(), SharedReads()
-    reads.read(FileSlice(file, 100, 50))
-    assert reads.read(FileSlice(file, position, size)) == CONTENT[position : position + size]
-    assert len(file.reads) == 2
-
-
-def test_nothing_is_kept_beyond_the_turn_or_above_the_bound():
-    file, reads = CountingFile(), SharedReads()
-    reads.read(FileSlice(file, 0, 10))
-    reads.forget()
-    reads.read(FileSlice(file, 0, 10))
-    assert len(file.reads) == 2
-    others = [CountingFile() for _ in range(SHARED_BYTES_MAX // COPY_SLICE_BYTES + 1)]
-    for other in others:
-        reads.read(FileSlice(other, 0, COPY_SLICE_BYTES))
-    assert sum(len(data) for _, data in reads._latest.values()) <= SHARED_BYTES_MAX
-    reads.read(FileSlice(others[-1], 0, 10))
-    assert len(others[-1].reads) == 1

@@ -1,8 +1,7 @@
 """What a connection has to send: bytes and slices of files, in order, in as few system calls as pay.
 
 Slices up to `COPY_SLICE_BYTES` are read and leave in one call with the bytes around them; what of them does not leave is
-read again, so that a reader who takes nothing keeps nothing in memory. Larger ones go by `sendfile`, which saves a copy and
-costs two calls for each, and wakes the client for each (docs/adr/0006 has the figures).
+read again, so that a reader who takes nothing keeps nothing in memory. Larger ones go as the world has it (`send_file`).
 
 Many readers who wait at the end of a log are sent the same range in the same turn: `SharedReads` reads it once. That is
 right because bytes that were found for a reader never change.
@@ -13,8 +12,6 @@ Knows nothing of frames, polls or who is connected.
 from __future__ import annotations
 
 import errno
-import os
-import socket
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,8 +28,6 @@ SEND_PARTS_MAX: Final = 128
 SEND_BYTES_MAX: Final = 1024 * 1024
 #: What is kept of one turn's reads for others of the same turn.
 SHARED_BYTES_MAX: Final = 4 * 1024 * 1024
-#: What follows comes at once: do not send a packet, and wake the client, for a head alone.
-_MORE: Final = getattr(socket, "MSG_MORE", 0)
 
 
 class SharedReads:
@@ -81,6 +76,9 @@ class Outbox(deque[Any]):
 
     __slots__ = ("_reads",)
 
+    #: The flag of a call behind which more comes at once, where there is one.
+    more_flag = 0
+
     def __init__(self, reads: SharedReads) -> None:
         """Start empty; slices are read through `reads`."""
         super().__init__()
@@ -91,7 +89,7 @@ class Outbox(deque[Any]):
         if data:
             self.append(data)
 
-    def send_some(self, sock: socket.socket) -> bool:
+    def send_some(self, sock: Any) -> bool:  # noqa: ANN401
         """Send with one system call; False, or BlockingIOError, if the socket takes no more now."""
         part = self[0]
         if type(part) is bytes and len(self) == 1:  # what most replies are
@@ -101,18 +99,16 @@ class Outbox(deque[Any]):
                 return True
             return self._drop(sent, len(part))
         if type(part) is FileSlice and part.size > COPY_SLICE_BYTES:
-            return self._send_file(sock, part)
+            return self._drop(self.send_file(sock, part), part.size)
         return self._send_gathered(sock)
 
-    def _send_file(self, sock: socket.socket, part: FileSlice) -> bool:
-        sent = os.sendfile(sock.fileno(), part.file.fileno(), part.position, part.size)
-        if sent == 0:
-            raise OSError(errno.EIO, f"{part.file.path} ends before {part.position}")
-        return self._drop(sent, part.size)
+    def send_file(self, sock: Any, part: FileSlice) -> int:  # noqa: ANN401
+        """Send from a large slice; how many bytes of it went. OSError if the file ends before."""
+        raise NotImplementedError
 
-    def _send_gathered(self, sock: socket.socket) -> bool:
+    def _send_gathered(self, sock: Any) -> bool:  # noqa: ANN401
         gathered, size = self._gather()
-        flags = _MORE if len(gathered) < len(self) else 0
+        flags = self.more_flag if len(gathered) < len(self) else 0
         if len(gathered) == 1:
             return self._drop(sock.send(gathered[0], flags), size)
         return self._drop(sock.sendmsg(gathered, (), flags), size)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from barnabas.runtime import receive_memory
-from barnabas.runtime.receive_memory import (
+from barnabas.broker import receive_memory
+from barnabas.broker.receive_memory import (
     FRAME_ROOM_BYTES,
     TURN_BYTES,
     FramePool,
