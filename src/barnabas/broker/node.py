@@ -503,7 +503,8 @@ class Node:
 
     def _refuse(self, api: Api, call: Call, problem: BaseException) -> Any:  # noqa: ANN401
         if isinstance(problem, CloseLink):
-            raise problem
+            # Another one: whoever raises what it was given is in its traceback and holds it, a circle in which the request's memory would stay.
+            raise type(problem)(*problem.args)
         if isinstance(problem, KafkaError):
             return api.refuse(call.request, problem.code, problem.message)
         self.metrics.failures += 1

@@ -143,17 +143,17 @@ def handle_long(call: Call) -> Task[Any]:
             try:
                 answer = handle(call)
                 answers.append((yield from answer) if isinstance(answer, Generator) else answer)
-            except (
-                CloseLink
-            ) as problem:  # acks=0: the link goes, but not before the rest is written
-                failure = failure or problem
+            except CloseLink as problem:
+                # acks=0: the link goes, but not before the rest is written. With its traceback it would keep this task, and the task it: a circle, and
+                # the request's memory in it.
+                failure = failure or type(problem)(*problem.args)
             yield pieces.pause
     except Refusal as refusal:
         return refuse(whole, refusal.code, refusal.message)
     finally:
         call.request = whole
     if failure is not None:
-        raise failure
+        raise type(failure)(*failure.args)
     if whole.acks == 0:
         return NO_REPLY
     return (yield from pieces.respond(lambda: produce_parts.join(whole, answers)))
