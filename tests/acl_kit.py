@@ -62,7 +62,7 @@ class AclKit(NodeKit):
 
     def name(self, client, user):
         """Let a client be somebody."""
-        (link,) = [one for one in self.machine.links if one.connection is client.connection]
+        link = self.machine.link_of(client.connection)
         link.principal = Principal("User", user)
         return client
 

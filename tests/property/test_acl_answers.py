@@ -66,7 +66,7 @@ def links_of(kit):
     found = {}
     for user in USERS:
         client = kit.new_user(user)
-        (found[user],) = [one for one in kit.machine.links if one.connection is client.connection]
+        found[user] = kit.machine.link_of(client.connection)
     return found
 
 

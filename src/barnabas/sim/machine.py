@@ -1,6 +1,6 @@
 """A machine with a disk, on which a node starts, runs, dies and starts again.
 
-Job: drive a `Node` as `runtime.assembly` and `runtime.server` do, let it die at any call of its disk, and stand still. A machine
+Job: drive a `Node`, and the turn over its connections, as `runtime.assembly` and `runtime.server` do, let it die at any call of its disk, and stand still. A machine
 of a cluster has a name, a store that it shares with others, and `routes` to them.
 Must not know: what clients want, or which records matter; who does is told by `Watcher`.
 Invariants: nothing of a life that is over reaches the node or the disk; an exception that escapes from
@@ -17,14 +17,30 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from barnabas.broker.client_link import ClientLink, Ends
+from barnabas.broker.handshakes import Handshakes
+from barnabas.broker.outcomes import CloseLink
 from barnabas.broker.tasks import drive
-from barnabas.ports import World
+from barnabas.broker.tls_link import TlsLink
+from barnabas.broker.turn import Turn
+from barnabas.ports import HANGUP, READ, World
 from barnabas.sim.coordination import SimCoordination
 from barnabas.sim.disk import SimDisk
+from barnabas.sim.loop import SimLoop
 from barnabas.sim.peers import SimPeers
 from barnabas.sim.store import SimStore
+from barnabas.sim.stream import SimOutbox, SimStream, SimTls
 from barnabas.sim.violation import Violation
-from barnabas.sim.world import MS, SECOND, Life, SimBackground, SimClock, SimRng, SimTimers
+from barnabas.sim.world import (
+    MS,
+    SECOND,
+    Life,
+    ProcessKilled,
+    SimBackground,
+    SimClock,
+    SimRng,
+    SimTimers,
+)
 
 if TYPE_CHECKING:
     import random
@@ -32,12 +48,16 @@ if TYPE_CHECKING:
 
     from barnabas.broker.node import Node
     from barnabas.model.config.broker_config import BrokerConfig
-    from barnabas.sim.network import SimLink
+    from barnabas.sim.network import Connection
     from barnabas.sim.peers import Routes
     from barnabas.sim.world import Scheduler
 
 #: A clean stop waits this long for clients to take their last answers, as the real one does.
 DRAIN_US: Final = 5 * SECOND
+#: How often a turn ends with what began it; else others come into it.
+TURN_END_LIKELIHOOD: Final = 0.6
+#: How many connections have TLS.
+TLS_LIKELIHOOD: Final = 0.25
 #: Where every machine listens.
 PORT: Final = 9092
 
@@ -47,10 +67,6 @@ class Crash(Enum):
 
     PROCESS = "process"
     POWER = "power"
-
-
-class ProcessKilled(BaseException):
-    """Raised out of a disk call at which the process dies. No code of the node may catch it."""
 
 
 class Watcher(Protocol):
@@ -131,15 +147,24 @@ class Machine:
         self.node: Node | None = None
         self.life = Life(0)
         self.life.is_over = True
-        self.links: dict[SimLink, None] = {}
-        #: Links with replies to be sent at the end of the turn.
-        self.dirty: list[SimLink] = []
+        #: The node's ends of connections, by descriptor.
+        self._streams: dict[int, SimStream] = {}
+        self._turn: Turn | None = None
+        self._loop: SimLoop | None = None
+        #: Whose turn it is to have a step of its handshake computed.
+        self.handshakes: Handshakes | None = None
+        self._fd = 0
+        #: What broke first; what follows on the way out counts no more.
+        self._violation: Violation | None = None
         #: How many starts failed since the last one that did not.
         self.failed_starts = 0
         self.last_failure: BaseException | None = None
         self.config = config
         self._node_class = node_class
         self._chance = scheduler.chance(f"{self.prefix}machine")
+        self._stream_chance = scheduler.chance(f"{self.prefix}streams")
+        #: A turn that does not end at once ends within this time.
+        self._turn_us = self._stream_chance.choice((200, 200, 3000))
         self._slow_jobs_us = 3 * MS
         self._slow_store_us = 2 * MS
         self._background: SimBackground | None = None
@@ -195,6 +220,10 @@ class Machine:
         )  # fmt: skip
         self.node = self._node_class(self.config, world)
         node = self.node
+        self._loop = SimLoop(scheduler, life, timers, self.clock, self.enter, self.prefix)
+        self._turn = Turn(node, self._loop, self._loop.now_ns, self)
+        self._turn_booked = False
+        self.handshakes = Handshakes(self._background)
         self.enter(lambda: drive(node.start(), self._on_started))
 
     def _on_started(self, _result: Any, problem: BaseException | None) -> None:  # noqa: ANN401
@@ -274,11 +303,14 @@ class Machine:
             self.store.resume(self.name)
         if self._peers is not None:
             self._peers.on_node_gone()
-        self.dirty.clear()
-        links, self.links = self.links, {}
-        for link in links:
-            link.on_node_gone()
-        self.node = None
+        self.scheduler.keep((self._turn, self._loop))
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.is_open = False
+            self.scheduler.keep(stream)
+            assert stream.connection is not None
+            stream.connection.on_link_closed(silently=self._stream_chance.random() < 0.3)
+        self.node = self._turn = self._loop = None
 
     def stop_cleanly(self, restart_us: int) -> None:
         """Stop as on SIGTERM, then start again."""
@@ -296,6 +328,8 @@ class Machine:
             if problem is not None:
                 raise problem
             self._is_stopping = True
+            assert self._turn is not None
+            self._turn.is_stopping = True
             node.release_waiting()
             if has_begun:
                 self.scheduler.after(0, "drain", drain)
@@ -370,6 +404,7 @@ class Machine:
         stood_ms = self.clock.monotonic_ms() - self._held_since_ms
         if node.standstill_ms is not None and stood_ms > node.standstill_ms:
             held.insert(0, node.on_stood_still)
+        held.append(lambda: None)  # ends the turn in which it was stopped
         for call in held:
             if life.is_over:
                 self.scheduler.keep(call)
@@ -388,42 +423,130 @@ class Machine:
     # Turns
 
     def enter(self, call: Callable[[], None]) -> None:
-        """Make a call on the thread of decision, then end the turn: at once, or after other events."""
+        """Make a call on the thread of decision. The turn ends right after it, or after other calls, which then belong to it."""
         if self._held is not None:
             self._held.append(call)
             return
+        if self._loop is not None:
+            self._loop.begin_turn()
+        self._make(call)
+        if not self._turn_booked and not self.life.is_over:
+            # An event of its own, since whoever makes a call holds it, and what it holds.
+            self._turn_booked = True
+            is_last = self._chance.random() < TURN_END_LIKELIHOOD
+            delay_us = 0 if is_last else self._chance.randint(1, self._turn_us)
+            self.scheduler.after(delay_us, "turn end", self._end_turn_of(self.life))
+
+    def _make(self, call: Callable[[], None]) -> None:
         try:
             call()
-            if self._chance.random() < 0.8:
-                self._end_turn()
-            elif not self._turn_booked:
-                self._turn_booked = True
-                self.scheduler.after(self._chance.randint(1, 200), "turn end", self._end_turn_later)
         except ProcessKilled:
             self._after_death(self._crash_wanted, self._restart_us)
-        except Violation:
-            raise
+        except Violation as found:
+            raise self._violation or found from None
         except Exception as problem:
+            if self._violation is not None:
+                raise self._violation from None
             raise Violation("the node lives", f"{problem!r} escaped from the node") from problem
 
-    def _end_turn_later(self) -> None:
-        self._turn_booked = False
-        self.enter(lambda: None)
+    def _end_turn_of(self, life: Life) -> Callable[[], None]:
+        def due() -> None:
+            if not life.is_over:
+                self._turn_booked = False
+                if self._held is None:
+                    self._make(self._end_turn)
+
+        return due
 
     def _end_turn(self) -> None:
-        """Do as `Server._on_turn_end` does."""
+        """End the turn as the real loop does, and see that nothing is amiss."""
         if self.life.is_over:
             return
-        assert self.node is not None
+        node, turn, loop = self.node, self._turn, self._loop
+        assert node is not None
+        assert turn is not None
+        assert loop is not None
         if self.life.was_up and self.watcher is not None and self.watcher.is_waiting:
-            self.watcher.on_up(self.node, self.life.number)
-        self.node.on_turn_end()
-        if self.node.replies_amiss:
+            self.watcher.on_up(node, self.life.number)
+        turn.end_turn()
+        if self.is_off:
+            return
+        if node.replies_amiss:
             raise Violation(
                 "each request is answered once", "a reply was given twice, or nobody was to give it"
             )
-        while self.dirty:
-            dirty, self.dirty = self.dirty, []
-            for link in dirty:
-                link.flush()
-            self.node.on_turn_end()
+        loop.end_turn()
+
+    # Connections
+
+    @property
+    def links(self) -> list[ClientLink]:
+        """The connections of clients, the oldest first."""
+        return [stream.link for stream in self._streams.values() if stream.link is not None]
+
+    def link_of(self, connection: Connection | None) -> ClientLink:
+        """Give the node's end of a client's connection."""
+        (link,) = [
+            stream.link for stream in self._streams.values() if stream.connection is connection
+        ]
+        assert link is not None
+        return link
+
+    def accept(self, peer_host: str) -> SimStream:
+        """Take a connection in the node's present life; one in four has TLS."""
+        node, turn, loop = self.node, self._turn, self._loop
+        assert node is not None
+        assert turn is not None
+        assert loop is not None
+        self._fd += 1
+        ends = Ends("PLAINTEXT", self.host, PORT, peer_host)
+        out = SimOutbox(turn.shared_reads)
+        stream: SimStream
+        if self._stream_chance.random() < TLS_LIKELIHOOD:
+            stream = tls = SimTls(loop, self._stream_chance, self._fd)
+            link: ClientLink = TlsLink(turn, tls, out, ends, self)
+        else:
+            stream = SimStream(loop, self._stream_chance, self._fd)
+            link = ClientLink(turn, stream, out, ends)
+        stream.link = link
+        self._streams[self._fd] = stream
+        loop.watch(stream, READ | HANGUP, link.on_event)
+        node.authentication.begin(link)
+        return stream
+
+    def name_of(self, _subject: Any) -> str:  # noqa: ANN401
+        """Name nobody: no simulated client has a certificate."""
+        raise ValueError
+
+    def on_closed(self, link: ClientLink, fd: int) -> None:
+        """Forget a connection that is closing."""
+        assert self._loop is not None
+        assert self.node is not None
+        self._loop.unwatch(fd)
+        del self._streams[fd]
+        self.node.on_disconnect(link)
+
+    def on_fault(self, _link: ClientLink, fault: BaseException) -> None:
+        """End the run: a real broker closes the connection, here no fault may pass."""
+        if isinstance(fault, Violation):
+            self._fail(fault)
+        self._fail(Violation("the node lives", f"{fault!r} escaped from the node"), fault)
+
+    def on_bad_request(self, _link: ClientLink, problem: ValueError) -> None:
+        """End the run, unless closing is the answer: simulated clients send good requests."""
+        if isinstance(problem, CloseLink):
+            return
+        self._fail(Violation("the node understands", f"a good request was refused: {problem!r}"))
+
+    def on_kept(self, whose: str, times: int) -> None:
+        """End the run: memory would have been overwritten, or mistaken for what comes there next. Who dies may hold it."""
+        if self.life.is_over:
+            return
+        self._fail(
+            Violation("lent memory", f"that of {whose} is still held although it was only lent")
+        )
+
+    def _fail(self, violation: Violation, cause: BaseException | None = None) -> None:
+        if self._violation is None:
+            self._violation = violation
+        raise self._violation from cause

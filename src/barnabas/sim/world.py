@@ -25,6 +25,10 @@ MS: Final = 1000
 SECOND: Final = 1_000_000
 
 
+class ProcessKilled(BaseException):
+    """Raised out of a call at which the process dies. No code of the node may catch it."""
+
+
 class Booked:
     """An event in the heap; it is the node's Timer, too."""
 

@@ -85,7 +85,7 @@ def test_who_has_no_rule_may_nothing_and_neighbours_are_served(kit):
 )
 def test_hosts_are_those_of_connections(kit, host, code):
     alice = kit.new_user("alice")
-    (link,) = [one for one in kit.machine.links if one.connection is alice.connection]
+    link = kit.machine.link_of(alice.connection)
     link.peer_host = host
     kit.allow(creation(Operation.WRITE, host="10.0.0.7"))
     assert codes(alice.ask(produce("t"), 9)) == {"t": code}
@@ -97,7 +97,7 @@ def test_a_lane_does_not_outlive_the_permission_that_opened_it(kit):
     before = kit.node.metrics.requests[0]
     for _ in range(3):
         assert codes(alice.ask(produce("t"), 9)) == {"t": 0}
-    (link,) = [one for one in kit.machine.links if one.connection is alice.connection]
+    link = kit.machine.link_of(alice.connection)
     assert link.lanes is not None
     assert kit.node.metrics.requests[0] == before + 3
     assert kit.revoke(principal_filter="User:alice") == 1

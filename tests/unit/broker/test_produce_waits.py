@@ -94,7 +94,7 @@ def test_a_batch_that_was_opened_late_opens_no_lane(kit):
     opening = Opening(kit, slow, request(data))
     assert outcome(other.ask(request(of_size(len(data)), "u"), BY_NAME)) == (ErrorCode.NONE, 0)
     assert opening.end() == (ErrorCode.NONE, 0)
-    (link,) = [one for one in kit.machine.links if one.connection is slow.connection]
+    link = kit.machine.link_of(slow.connection)
     assert link.lanes is None
     for number in range(1, 4):
         answer = other.ask(request(of_size(len(data)), "u"), BY_NAME)

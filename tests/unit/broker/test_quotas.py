@@ -32,9 +32,7 @@ class Named(Client):
         self.client_id = client_id.encode()
         super().__init__(kit, f"{client_id}-{kit.scheduler.now_us}")
         if user is not None:
-            for link in kit.machine.links:
-                if link.connection is not None and link.connection is self.connection:
-                    link.principal = Principal("User", user)
+            kit.machine.link_of(self.connection).principal = Principal("User", user)
 
     def send(self, request, version):
         number = len(self.sent) + 1
