@@ -299,9 +299,13 @@ class Producer(Client):
         for topic in response.responses:
             name = names[topic.topic_id] if self.style.version >= TOPIC_IDS_SINCE else topic.name
             for partition in topic.partition_responses:
-                retry |= self._on_partition(
-                    (name, partition.index), sent[name, partition.index], partition
-                )
+                key = (name, partition.index)
+                if key not in sent:
+                    raise Violation(
+                        "answers are about what was asked",
+                        f"{self.name} is told of {name}-{partition.index}, and wrote to {sorted(sent)}",
+                    )
+                retry |= self._on_partition(key, sent[key], partition)
         if retry:
             self._asking = True
             self.scheduler.after(

@@ -15,6 +15,7 @@ from barnabas.broker.coordinators import TOPIC as OFFSETS_TOPIC
 from barnabas.broker.node import Node
 from barnabas.model.config.broker_config import BrokerConfig
 from barnabas.sim.admin import Admin, TopicSpec
+from barnabas.sim.burst_producer import BurstProducer
 from barnabas.sim.checkers import Expiry, History, Promises
 from barnabas.sim.consumer import Auditor, Consumer
 from barnabas.sim.faults import Faults
@@ -69,6 +70,9 @@ RETENTION_SETTINGS: Final = (
     ("retention.bytes", "0"),
     ("retention.bytes", "2000"),
 )
+#: In a part of the runs several producers send one record per request at the same moments, over a quick network.
+BURST_LIKELIHOOD: Final = 0.25
+BURST_DELAY_US: Final = 300
 OFTEN_LOOKED_AT: Final = {
     "log.initial.task.delay.ms": "100",
     "log.retention.check.interval.ms": "150",
@@ -175,13 +179,11 @@ class Run:
         ]
         if expires:
             topics[-1] = _expiring(retention_chance, topics[-1])
-        self.keys: list[Key] = []
-        for topic in topics:
-            expiry = _expiry(topic, self.faults.kinds)
-            flushed = dict(topic.configs).get("flush.messages", "1" if plan.flushed else "") == "1"
-            for index in range(topic.partition_count):
-                self.keys.append((topic.name, index))
-                self.history.add_partition((topic.name, index), flushed=flushed, expiry=expiry)
+        burst_chance = self.scheduler.chance("bursts")
+        bursts = not plan.has_groups and burst_chance.random() < BURST_LIKELIHOOD
+        burst_topics = [TopicSpec(f"b{number}", 1) for number in range(2)] if bursts else []
+        topics += burst_topics
+        self.keys = self._add_partitions(topics, "1" if plan.flushed else "")
         scratch = [
             TopicSpec(f"s{number}", self._chance.randint(1, 3))
             for number in range(self._chance.randint(0, 2))
@@ -196,6 +198,9 @@ class Run:
             store_fails="store failure" in self.faults.kinds,
         )
         self.producers = [self._producer(number) for number in range(self._chance.randint(1, 4))]
+        if bursts:
+            self.network.longest_us = BURST_DELAY_US
+            self.producers += self._bursts(burst_chance, burst_topics)
         self.consumers = [self._consumer(number) for number in range(self._chance.randint(0, 2))]
         self.groups: Groups | None = None
         if plan.has_groups:
@@ -208,16 +213,44 @@ class Run:
             self._watcher = OffsetWatcher("lag watcher", self.network, self.groups)
             self.admin.expect_topic(OFFSETS_TOPIC, plan.partition_count)
 
+    def _add_partitions(self, topics: list[TopicSpec], flush_messages: str) -> list[Key]:
+        """Tell the history of the partitions of these topics; `flush_messages` counts where a topic has no setting."""
+        keys: list[Key] = []
+        for topic in topics:
+            expiry = _expiry(topic, self.faults.kinds)
+            flushed = dict(topic.configs).get("flush.messages", flush_messages) == "1"
+            for index in range(topic.partition_count):
+                keys.append((topic.name, index))
+                self.history.add_partition((topic.name, index), flushed=flushed, expiry=expiry)
+        return keys
+
     def _producer(self, number: int) -> Producer:
         style = _style(self._chance, self.faults.kinds)
         name = f"p{number}"
         keys = [key for key in self.keys if self._chance.random() < 0.7] or self.keys[:1]
+        self._promise(name, style)
+        count = self._chance.randint(10, 70)
+        return Producer(name, self.network, self.history, keys, style, count)
+
+    def _promise(self, name: str, style: Style) -> None:
         self.history.promises[name] = Promises(
             once=style.idempotent,
             in_order=style.idempotent or (style.in_flight == 1 and style.acks != 0),
         )
-        count = self._chance.randint(10, 70)
-        return Producer(name, self.network, self.history, keys, style, count)
+
+    def _bursts(self, chance: random.Random, topics: list[TopicSpec]) -> list[Producer]:
+        """Draw producers of one style that send at the same moments, to one partition each."""
+        style = _style(chance, self.faults.kinds)._replace(
+            acks=-1, version=chance.choice((9, 11)), codec=chance.choice((Codec.GZIP, Codec.LZ4))
+        )
+        producers: list[Producer] = []
+        for number in range(4):
+            name = f"b{number}"
+            self._promise(name, style)
+            keys = [(topics[number % len(topics)].name, 0)]
+            count = chance.randint(10, 40)
+            producers.append(BurstProducer(name, self.network, self.history, keys, style, count))
+        return producers
 
     def _member(
         self, kind: type[GroupClient], name: str, group: GroupSpec, style: MemberStyle
