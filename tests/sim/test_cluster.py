@@ -105,12 +105,12 @@ def test_a_log_that_is_cut_too_far_is_found(monkeypatch):
 def test_a_follower_that_tells_of_what_it_has_not_synced_is_found(monkeypatch):
     monkeypatch.setattr(follower.Fetcher, "_unsynced", lambda *_: [])
     monkeypatch.setattr(Replica, "flush_in_background", lambda _self: None)
-    first_violation(*LOST, start=9)
+    first_violation(*LOST, start=160)
 
 
 def test_an_unclean_election_is_found(monkeypatch):
     monkeypatch.setattr(ClusterView, "allows_unclean", lambda *_: True)
-    first_violation(*LOST, "poll-skip", start=35)
+    first_violation(*LOST, "poll-skip", start=5)
 
 
 def test_a_broker_that_tells_of_no_brokers_is_found(monkeypatch):
