@@ -211,7 +211,7 @@ def test_a_client_that_goes_away_while_its_batch_is_opened_is_no_fault_of_ours(b
             eventually(lambda: len(node.unpacking._visits) > len(others), "it waits for its turn")
         eventually(lambda: server_.connection_count == 1, "the connection is closed")
         control.ask(ANY, 0)  # a turn later
-        assert server_.frame_pool.kept_count == 0
+        assert server_.turn.frame_pool.kept_count == 0
         for other in others:
             post(partial(node.unpacking.give, other, 0))
         eventually(lambda: control.end_offset("t") == 1, "what was sent is in the log")
